@@ -14,7 +14,8 @@ std::atomic<std::uint64_t> count{0};
 
 }  // namespace
 
-// Not inlined: the compiler would see malloc and free where it expects new and delete to match.
+// Not inlined: otherwise the compiler would see malloc and free and warn about mismatched new and
+// delete.
 [[gnu::noinline]] void* operator new(std::size_t size) {
   count.fetch_add(1, std::memory_order_relaxed);
   if (void* memory = std::malloc(size)) return memory;

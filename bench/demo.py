@@ -84,7 +84,7 @@ def run(policy, trace, step, bar):
             if not server.stdout.readline().startswith("ready"):
                 sys.exit("demo: the server did not start; see its message above")
             clients = [start_fio(socket, job, folder) for job in LOADS]
-            for second in range(SECONDS + 3):  # until all of fio has begun takes a while
+            for second in range(SECONDS + 3):  # fio takes a while to start
                 bar.draw(step * SECONDS + second, f"{policy}, {second} of {SECONDS} s")
                 time.sleep(1)
                 for client in clients:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the benchmarks share: medians, the machine's steal, and a table of figures and limits."""
+"""Common code of the benchmarks: medians, steal time, and a table of figures and limits."""
 import json
 import statistics
 import subprocess
@@ -11,7 +11,7 @@ def cpu_ticks():
 
 
 class Steal:
-    """Time that neighbours took from this machine while the block ran, in percent."""
+    """Steal time of this machine while the block ran, in percent."""
 
     def __enter__(self):
         self.before = cpu_ticks()
@@ -27,10 +27,11 @@ NANOSECONDS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}
 
 
 def samples(binaries, repetitions, pattern=".", per_process=1):
-    """Every run of the micro benchmarks whose names fit, as Google Benchmark reports it, by name.
+    """Every run of the micro benchmarks with matching names, as reported by Google Benchmark, by
+    name.
 
-    The binaries take turns, and each interleaves its own benchmarks, so that a slow spell of the
-    machine falls on all of them.
+    The binaries take turns, and each interleaves its own benchmarks, so that a slow phase of the
+    machine affects all of them.
     """
     runs = {}
     for _ in range(repetitions):
@@ -40,7 +41,7 @@ def samples(binaries, repetitions, pattern=".", per_process=1):
                  f"--benchmark_filter={pattern}", "--benchmark_enable_random_interleaving=true",
                  f"--benchmark_repetitions={per_process}"],
                 capture_output=True, text=True, check=True).stdout
-            # Without a benchmark that fits there is no report.
+            # Without a matching benchmark there is no report.
             for run in json.loads(output)["benchmarks"] if output.strip() else []:
                 if run["run_type"] == "iteration":
                     runs.setdefault(run["run_name"], []).append(run)
@@ -48,7 +49,7 @@ def samples(binaries, repetitions, pattern=".", per_process=1):
 
 
 def nanoseconds(runs):
-    """Of an operation, one for each run."""
+    """Nanoseconds of an operation, one value for each run."""
     return [run["cpu_time"] * NANOSECONDS[run["time_unit"]] for run in runs]
 
 
@@ -66,7 +67,7 @@ def spread(values):
 
 
 class Table:
-    """Figures beside their limits; met() says whether all were reached."""
+    """Figures and their limits; met() returns whether all were reached."""
 
     def __init__(self):
         self.rows = []
@@ -77,8 +78,12 @@ class Table:
     def add_least(self, what, values, limit, unit):
         self.row(what, values, f">= {limit:g} {unit}", unit, lambda middle: middle >= limit)
 
+    def add_floor(self, what, values, unit):
+        """What the host allows, for comparison with another host; nothing to be reached."""
+        self.row(what, values, "floor", unit, lambda middle: True)
+
     def row(self, what, values, limit, unit, is_met):
-        """One without values was not measured, and that is not reached either."""
+        """A row without values was not measured, which counts as not reached."""
         if not values:
             self.rows.append((what, "none", "", limit, False))
             return

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How well a server keeps rates and shares, counted by its clients; for bench/serve.
 
-Each function measures once and gives numbers that can be compared with a limit: errors and
-shortfalls in percent. The servers are those of the tests (tests/clients/server.py), of the release
-build.
+Each function measures once and returns numbers that can be compared with a limit: errors and
+shortfalls in percent. The servers are those of the tests (tests/clients/server.py), with the
+release build.
 """
 import collections
 import json
@@ -23,7 +23,7 @@ WINDOW_MS = 100
 
 
 def one_client(server, bs, folder):
-    """Operations answered, for how long, and at which millisecond each."""
+    """Operations answered, the duration, and the millisecond of each."""
     done = subprocess.run(
         ["fio", "--name=x", "--ioengine=nbd", f"--uri={server.uri('a,job=x')}", "--thread",
          "--rw=randread", f"--bs={bs}", "--size=32M", "--norandommap", "--iodepth=64",
@@ -36,7 +36,7 @@ def one_client(server, bs, folder):
 
 
 def fullest_window(times):
-    """The most operations in any WINDOW_MS."""
+    """The maximum number of operations in any WINDOW_MS."""
     counts = collections.Counter(times)
     first, last = min(times), max(times)
     held = sum(counts[at] for at in range(first, first + WINDOW_MS))
@@ -59,7 +59,8 @@ def fidelity(limit, rate, bs, io="auto"):
             time.sleep(pause)
             count, seconds, times = one_client(server, bs, folder)
             errors.append(100 * abs(count / (rate * seconds) - 1))
-            # A client that still sends when its first replies come finds them together, later.
+            # A client that is still sending when its first replies arrive reads them later,
+            # together.
             allowed = rate * (WINDOW_MS + min(times)) / 1000 + burst
             above.append(100 * max(fullest_window(times) / allowed - 1, 0))
     return errors[0], errors[1], max(above)
@@ -96,7 +97,7 @@ def utilisation():
 
 
 def crowded(idle):
-    """Operations a second of 64 connections with so many more that are silent."""
+    """Operations a second of 64 connections beside so many silent ones."""
     with Server("--export", "a=memory:64MiB", binary=RELEASE) as server:
         others = []
         for _ in range(idle):

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NBD servers to be measured beside each other: how they are started, and one run of fio on each.
+"""NBD servers that are compared: how they are started, and one run of fio on each.
 
     with Images() as folder:
         run = measure(folder, "nbdkit file", bs="4k", depth=32, connections=4)
         run.cpu_us, run.rate, run.p99_us
 
-The image is in /dev/shm: what is measured is the server, not a disk.
+The image is in /dev/shm, so that the server is measured and not a disk.
 """
 import dataclasses
 import json
@@ -78,7 +78,7 @@ def wait_for(uri, server):
 
 
 def fio(uri, bs, depth, connections, *options):
-    """What fio says about the reads of all connections together."""
+    """The results of fio for the reads of all connections together."""
     out = subprocess.run(
         ["fio", "--name=x", "--ioengine=nbd", f"--uri={uri}", "--thread", "--norandommap",
          "--rw=randread", f"--bs={bs}", f"--size={SIZE}", f"--iodepth={depth}",
@@ -107,7 +107,8 @@ def measure(folder, name, bs, depth, connections):
 
 
 def instructions(folder, policy, count):
-    """Of the server's whole life with so many reads, in user space, as callgrind counts them."""
+    """Instructions of the server in user space from start to exit with so many reads, counted by
+    callgrind."""
     socket = pathlib.Path(folder, "s")
     socket.unlink(missing_ok=True)
     uri = f"nbd+unix:///a?socket={socket}"

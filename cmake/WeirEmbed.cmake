@@ -9,7 +9,7 @@ include_guard(GLOBAL)
 function(weir_embed module source)
   cmake_parse_arguments(PARSE_ARGV 2 E "" "" "VENDORED")
   file(GLOB files CONFIGURE_DEPENDS ${E_UNPARSED_ARGUMENTS})
-  list(APPEND files ${E_VENDORED}) # which the build makes
+  list(APPEND files ${E_VENDORED}) # which the build creates
   set(output ${CMAKE_CURRENT_BINARY_DIR}/${source})
   add_custom_command(OUTPUT ${output}
     COMMAND ${CMAKE_COMMAND} -DMODULE=${module} "-DFILES=${files}" -DOUTPUT=${output}

@@ -2,9 +2,9 @@
 #
 # weir_gtest(<program> <prefix> <property> <value>...)
 #
-# Tells ctest of a program of GoogleTest: each suite is a test, <prefix>.<suite>, with these
+# Registers a GoogleTest program with ctest: each suite is a test, <prefix>.<suite>, with these
 # properties, because a process for each of its cases would take longer to start than to run. The
-# outcome of each case is in suites/<prefix>.<suite>.xml of the build; ./dev test counts those.
+# result of each case is in suites/<prefix>.<suite>.xml of the build; ./dev test counts those.
 include_guard(GLOBAL)
 set(WEIR_SUITES_SCRIPT ${CMAKE_CURRENT_LIST_DIR}/suites.cmake)
 

@@ -31,6 +31,7 @@ add_custom_target(benches)
 add_custom_target(fuzzers)
 
 set(WEIR_COLD_OPTIONS $<$<CONFIG:Release>:-O1>)
+set(WEIR_TEST_FILES "" CACHE STRING "Unit tests to build, as in a|b for a_test.cc and b_test.cc")
 
 # Libraries that a PURE module may link in addition to PURE modules.
 set(WEIR_PURE_LIBRARIES "^(fmt::fmt|absl::.*|tl::expected|Boost::headers)$")
@@ -53,7 +54,8 @@ function(weir_module folder)
   list(FILTER sources EXCLUDE REGEX "(_(test|bench|fuzz)\\.cc|\\.h)$")
   set(headers ${files})
   list(FILTER headers INCLUDE REGEX "\\.h$")
-  list(FILTER headers EXCLUDE REGEX "_(bench|grpc)\\.h$") # for the module's own sources
+  # Those for sources of the module itself, and for its tests.
+  list(FILTER headers EXCLUDE REGEX "_(bench|grpc|nlohmann|for_tests)\\.h$|/fake_[a-z_]+\\.h$")
   list(TRANSFORM M_DEPS PREPEND weir_ OUTPUT_VARIABLE libraries)
   list(TRANSFORM libraries REPLACE / _)
   set(all_deps ${M_DEPS} ${M_TEST_DEPS})
@@ -135,6 +137,9 @@ endfunction()
 function(weir_module_programs name files libraries)
   set(tests ${files})
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
+  if(WEIR_TEST_FILES)
+    list(FILTER tests INCLUDE REGEX "/(${WEIR_TEST_FILES})_test\\.cc$")
+  endif()
   if(WEIR_BUILD_TESTS AND tests)
     weir_batch(compiled TEST ${name}_test_batch ${tests})
     add_executable(${name}_test ${compiled})

@@ -11,9 +11,9 @@ find_program(WEIR_PROTOC protoc REQUIRED)
 find_program(WEIR_GRPC_PLUGIN grpc_cpp_plugin REQUIRED)
 find_library(WEIR_GRPC grpc++ REQUIRED) # modules link it by its name: users need no package
 find_library(WEIR_PROTOBUF protobuf REQUIRED)
-add_custom_target(protos) # what a reader of the sources needs before they are compiled
+add_custom_target(protos) # what a tool that parses the sources needs first
 
-set(WEIR_PROTO_OPTIONS -w -g0 -O1)
+set(WEIR_PROTO_OPTIONS -w -g0 $<IF:$<CONFIG:Debug>,-O0,-O1>)
 if(NOT WEIR_SANITIZE STREQUAL "thread")
   list(APPEND WEIR_PROTO_OPTIONS -fno-sanitize=all)
 endif()
@@ -37,7 +37,7 @@ function(weir_proto target)
     set_source_files_properties(${sources} PROPERTIES
       COMPILE_OPTIONS "${WEIR_PROTO_OPTIONS}" SKIP_LINTING ON)
     list(APPEND all ${sources})
-    # Names that protoc gives to something of each file.
+    # Names that protoc defines in each file.
     foreach(name schemas file_default_instances)
       string(APPEND text "#undef ${name}\n#define ${name} ${name}_of_${stem}\n")
     endforeach()

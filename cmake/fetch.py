@@ -2,8 +2,8 @@
 """fetch.py LOCK FOLDER PACKAGE FILE...: files of an npm package, without npm.
 
 Downloads the package in the version of the lock file of npm, compares it with the checksum there,
-and writes the files to FOLDER/PACKAGE. Does nothing if they are there already. Nothing of a package
-is run. Debian's npm would bring 370 packages along.
+and writes the files to FOLDER/PACKAGE. Does nothing if they already exist. No code of a package is
+run. Debian's npm would need 370 packages.
 
 The registry is $npm_config_registry, if that is set, as for npm.
 """
@@ -26,7 +26,7 @@ def download(url):
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
             return answer.read()
-    except (OSError, http.client.HTTPException) as error:  # OSError: of URLs too
+    except (OSError, http.client.HTTPException) as error:  # URL errors are OSErrors
         sys.exit(f"fetch: cannot download {url}: {getattr(error, 'reason', error)}")
 
 

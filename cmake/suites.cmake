@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Run by ctest when it starts, with what weir_gtest() has written: asks a program for its suites.
+# Run by ctest when it starts, with the file that weir_gtest() has written: lists the suites.
 if(NOT EXISTS ${program})
   add_test(${prefix} ${program}) # which ctest reports as not found
   set_tests_properties(${prefix} PROPERTIES ${properties})

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What became of the tests that ctest has run, counted one by one.
+"""Counts the results of the tests that ctest has run, one by one.
 
     python3 tests/count.py RECORD NOTES SUITES
 
 RECORD is the JUnit file of ctest, in which a Python file and a suite of GoogleTest are one test
 each. NOTES has a line for each test that a Python file skipped (tests/run.py), and SUITES the XML
-files that the suites wrote, one for each. Prints how many tests have passed, failed and were
-skipped.
+files that the suites wrote, one for each. Prints how many tests passed, failed and were skipped.
 """
 import pathlib
 import sys
@@ -14,7 +13,7 @@ import xml.etree.ElementTree as Xml
 
 
 def cases(file):
-    """(failed, skipped, all) of a suite that has come to its end."""
+    """(failed, skipped, all) of a suite that has finished."""
     suites = Xml.parse(file).getroot().findall("testsuite")
     failed, skipped, every = (sum(int(suite.get(what, 0)) for suite in suites)
                               for what in ("failures", "skipped", "tests"))
@@ -28,7 +27,7 @@ def count(record, notes, suites):
         status = test.get("status")
         if file.exists():
             bad, left, every = cases(file)
-            # One that has failed after its last case, or named none, is a failure all the same.
+            # A suite that failed after its last case, or has no cases, counts as a failure too.
             bad = max(bad, int(status != "run"))
             passed, failed, skipped = passed + every - bad - left, failed + bad, skipped + left
         elif status == "run":

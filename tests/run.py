@@ -18,7 +18,7 @@ ALL_SKIPPED = 77
 
 
 def note(what, test, reason):
-    """A line for whoever reads the result: what became of a test, and why."""
+    """A line for the report: the result of a test, and the reason."""
     name = test.id().removeprefix("__main__.")
     line = f"{what} {pathlib.Path(sys.argv[0]).name}: {name}: {' '.join(reason.split())}"
     print(f"\n{line}", file=sys.stderr)

@@ -157,6 +157,7 @@ function draw() {
   fact(facts, 'adaptive', service.adaptive);
   fact(facts, 'queued', short(service.queued));
   fact(facts, 'running', service.running);
+  fact(facts, 'slots', service.slots.count + (service.slots.auto ? ' (auto)' : ''));
   fact(facts, 'classes', short(service.classes));
   fact(facts, 'connections', state.last.connections);
   const now = state.events.length ? state.events.at(-1).rates[state.service] ?? [] : [];
@@ -414,7 +415,7 @@ async function explain(name) {
   numbers.replaceChildren();
   delays.replaceChildren();
   if (!answer.ok) {
-    $('reason').textContent = it.error;
+    $('reason').textContent = it.detail;
   } else {
     $('reason').textContent = `Rule ${it.rule}: ${it.reason}`;
     fact(numbers, 'limit', it.rate ? short(it.rate) + '/s' : 'none');

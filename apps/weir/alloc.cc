@@ -6,10 +6,12 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <absl/container/flat_hash_map.h>
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <fmt/format.h>
@@ -19,6 +21,8 @@
 #include "apps/weir/command.h"
 #include "apps/weir/lines.h"
 #include "weir/adapt/allocator.h"
+#include "weir/adapt/share_levels.h"
+#include "weir/adapt/tree_allocator.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
 #include "weir/host/fd.h"
@@ -33,6 +37,10 @@ Input, one line per period:
   {"jobs":{"ID":{"nodes":N,"demand":N},...}}
 Output, one line per period: the jobs that were active in it (demand above 0), sorted by id
   {"budget":N,"jobs":{"ID":{"initial":N,"redistributed":N,"final":N,"record":N},...}}
+
+With --tree LEVELS, one line per period; PATH has a value for each level above the last one:
+  {"jobs":{"ID":{"path":[PATH],"weight":N,"demand":N,"reserve":N},...},"weights":{"A/B":N,...}}
+  {"budget":N,"nodes":{"A":{"initial":N,...},"A/B":{...},"A/B/ID":{...},...}}
 
 Examples:
   echo '{"jobs":{"a":{"nodes":3,"demand":2},"b":{"nodes":1,"demand":20}}}' |
@@ -53,6 +61,7 @@ struct AllocArguments {
   std::string rate;
   std::string period;
   std::optional<std::string> half_life;
+  std::optional<std::string> tree;
   bool floor = false;
   bool explain = false;
 };
@@ -344,6 +353,165 @@ bool is_blank(const std::string& line) {
   return line.find_first_not_of(" \t\r") == std::string::npos;
 }
 
+// ---- trees ----
+
+// A line of --tree. Objects with a key that is given twice are found by the parser's callback.
+class TreeLine {
+ public:
+  explicit TreeLine(std::size_t levels) : levels_(levels) {}
+
+  std::vector<TreeAllocator::Demand> demands;
+  absl::flat_hash_map<std::string, std::uint64_t> weights;
+
+  // Empty, or what is wrong.
+  std::string read(const std::string& text) {
+    std::string twice;
+    std::vector<std::set<std::string>> keys;
+    const auto watch = [&](int, Json::parse_event_t event, Json& value) {
+      if (event == Json::parse_event_t::object_start) keys.emplace_back();
+      if (event == Json::parse_event_t::object_end) keys.pop_back();
+      if (event == Json::parse_event_t::key &&
+          !keys.back().insert(value.get<std::string>()).second) {
+        twice = value.get<std::string>();
+      }
+      return true;
+    };
+    const Json line = Json::parse(text, watch, /*allow_exceptions=*/false);
+    if (line.is_discarded() || !line.is_object()) return fmt::format("not valid; {}", kForm);
+    if (!twice.empty()) return fmt::format("{} is given twice; give each key once", quote(twice));
+    for (const auto& [key, value] : line.items()) {
+      if (key != "jobs" && key != "weights") {
+        return fmt::format("unknown key {}; {}", quote(key), kForm);
+      }
+      if (!value.is_object()) return fmt::format("{} is not an object; {}", quote(key), kForm);
+    }
+    if (!line.contains("jobs")) return fmt::format("there is no \"jobs\"; {}", kForm);
+    if (line.contains("weights")) {
+      for (const auto& [path, value] : line["weights"].items()) {
+        std::uint64_t weight = 1;
+        if (auto wrong =
+                number(value, "weight of " + quote(path), 1, TreeAllocator::kWeightMax, weight);
+            !wrong.empty()) {
+          return wrong;
+        }
+        weights[path] = weight;
+      }
+    }
+    for (const auto& [job, value] : line["jobs"].items()) {
+      if (auto wrong = read_job(job, value); !wrong.empty()) return wrong;
+    }
+    return {};
+  }
+
+ private:
+  static constexpr const char* kForm =
+      R"(expected {"jobs":{"ID":{"path":["A","B"],"weight":N,"demand":N,"reserve":N},...},)"
+      R"("weights":{"A":N,"A/B":N,...}})";
+
+  static std::string number(const Json& value, const std::string& what, std::uint64_t least,
+                            std::uint64_t most, std::uint64_t& to) {
+    const bool fits = value.is_number_unsigned() && value.get<std::uint64_t>() >= least &&
+                      value.get<std::uint64_t>() <= most;
+    if (fits) to = value.get<std::uint64_t>();
+    return fits ? ""
+                : fmt::format("{} is {}; expected a whole number from {} to {}", what,
+                              quote(value.dump(-1, ' ', true, Json::error_handler_t::replace)),
+                              least, most);
+  }
+
+  static std::string name(const std::string& text, std::string_view what, JobId& to) {
+    if (text.empty() || text.size() > JobId::kSizeMax || text.find('/') != std::string::npos) {
+      return fmt::format("{} {} is not valid; expected 1 to {} bytes without '/'", what,
+                         quote(text), JobId::kSizeMax);
+    }
+    to = JobId(text);
+    return {};
+  }
+
+  std::string read_job(const std::string& job, const Json& value) {
+    TreeAllocator::Demand& demand = demands.emplace_back();
+    if (auto wrong = name(job, "job", demand.job); !wrong.empty()) return wrong;
+    const std::string of = " of job " + quote(job);
+    if (!value.is_object() || !value.contains("demand")) {
+      return fmt::format("job {} has no demand; {}", quote(job), kForm);
+    }
+    std::uint64_t tokens = 0;
+    for (const auto& [key, field] : value.items()) {
+      std::string wrong;
+      if (key == "path") {
+        wrong = read_path(field, of, demand);
+      } else if (key == "weight") {
+        wrong = number(field, key + of, 1, TreeAllocator::kWeightMax, demand.weight);
+      } else if (key == "demand") {
+        wrong = number(field, key + of, 0, Allocator::kDemandMax.count(), tokens);
+      } else if (key == "reserve") {
+        wrong = number(field, key + of, 0, TreeAllocator::kReserveMax, demand.reserve);
+      } else {
+        wrong = fmt::format("unknown key {}{}; expected path, weight, demand and reserve",
+                            quote(key), of);
+      }
+      if (!wrong.empty()) return wrong;
+    }
+    demand.demand = Tokens{tokens};
+    if (demand.path.size() + 1 == levels_) return {};
+    return fmt::format("path{} has {} values; the tree has {} levels above the last", of,
+                       demand.path.size(), levels_ - 1);
+  }
+
+  static std::string read_path(const Json& value, const std::string& of,
+                               TreeAllocator::Demand& demand) {
+    if (!value.is_array()) return fmt::format("path{} is not an array", of);
+    for (const Json& one : value) {
+      JobId part(TreeAllocator::kNone);
+      if (one.is_string() && !one.get<std::string>().empty()) {
+        auto wrong = name(one.get<std::string>(), "value" + of, part);
+        if (!wrong.empty()) return wrong;
+      } else if (!one.is_null() && !one.is_string()) {
+        return fmt::format("path{} has a value that is not a string", of);
+      }
+      demand.path.push_back(part);
+    }
+    return {};
+  }
+
+  std::size_t levels_;
+};
+
+// Maximum number of inner nodes; each has an account for each of its children.
+constexpr std::size_t kInnerMax = std::size_t{1} << 18;
+
+void print_tree(Tokens budget, const std::vector<TreeAllocator::Node>& nodes) {
+  std::string text;
+  for (const TreeAllocator::Node& node : nodes) {
+    const JobPeriod& period = node.period;
+    text += fmt::format(R"({}{}:{{"initial":{},"redistributed":{},"final":{},"record":{}}})",
+                        text.empty() ? "" : ",", Json(node.path).dump(), period.initial.count(),
+                        period.redistributed.count(), period.final.count(), period.record);
+  }
+  fmt::print("{{\"budget\":{},\"nodes\":{{{}}}}}\n", budget.count(), text);
+}
+
+// One line; an error, or nothing.
+std::string divide_line(TreeAllocator& tree, std::size_t levels, const std::string& text) {
+  if (text.size() > kLineMax) return fmt::format("longer than {}", print_size(Bytes{kLineMax}));
+  TreeLine line(levels);
+  if (auto wrong = line.read(text); !wrong.empty()) return wrong;
+  if (tree.inner_nodes() >= kInnerMax) {
+    return fmt::format("the tree has {} nodes already; use fewer values above the last level",
+                       kInnerMax);
+  }
+  std::vector<TreeAllocator::Node> nodes;
+  const Tokens budget = tree.allocate(
+      line.demands,
+      [&](std::string_view path) {
+        const auto found = line.weights.find(std::string(path));
+        return found == line.weights.end() ? 1 : found->second;
+      },
+      nodes);
+  print_tree(budget, nodes);
+  return {};
+}
+
 int alloc(const AllocArguments& arguments) {
   const Allocator::Options options = allocator_options(arguments);
   host::Fd owned;
@@ -355,6 +523,13 @@ int alloc(const AllocArguments& arguments) {
     if (!owned.is_open()) check(fail_errno(errno, name), Exit::kNoInput, "");
     fd = owned.get();
   }
+  std::optional<TreeAllocator> tree;
+  std::size_t levels = 0;
+  if (arguments.tree) {
+    levels = value_or_fail(parse_share_levels(*arguments.tree), Exit::kUsage, "--tree").size();
+    if (arguments.explain) throw Failure{Exit::kUsage, "--explain: cannot be used with --tree"};
+    tree.emplace(options);
+  }
   Allocator allocator(options);
   Explanation explanation(arguments, options.rate);
   Exit status = Exit::kOk;
@@ -363,6 +538,15 @@ int alloc(const AllocArguments& arguments) {
   std::vector<JobPeriod> jobs;
   for (std::uint64_t number = 1; value_or_fail(lines.next(line), Exit::kIoErr, ""); ++number) {
     if (is_blank(line)) continue;
+    if (tree) {
+      const std::string wrong = divide_line(*tree, levels, line);
+      if (!wrong.empty()) {
+        print_error("weir alloc: line {}: {}\n", number, wrong);
+        status = Exit::kDataErr;
+      }
+      check_output();
+      continue;
+    }
     const auto demands = read_period(line);
     if (!demands) {
       print_error("weir alloc: line {}: {}\n", number, demands.error().what);
@@ -402,6 +586,10 @@ void add_alloc(CLI::App& weir, int& status) {
       ->add_option("--half-life", arguments->half_life,
                    "Halve lending records in this time (default: never)")
       ->type_name("DURATION");
+  command
+      ->add_option("--tree", arguments->tree,
+                   "Divide the rate over a tree of these levels, such as projid,uid,jobid")
+      ->type_name("LEVELS");
   command->add_flag("--floor", arguments->floor,
                     "Let a job that repays keep half of its initial allocation");
   command->add_flag("--explain", arguments->explain,

@@ -5,10 +5,20 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+// Clang has no macro for a sanitizer, as GCC has.
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define __SANITIZE_ADDRESS__ 1
+#endif
+#if __has_feature(thread_sanitizer)
+#define __SANITIZE_THREAD__ 1
+#endif
+#endif
+
 #if defined(__SANITIZE_ADDRESS__)
-// OpenSSL's per-thread memory is freed with the thread, unless the thread ends after the process
-// has started to exit, as some threads of gRPC do. It is not a leak, and must not change the exit
-// status of a test.
+// OpenSSL's memory for a thread or a handshake is freed by a thread of gRPC, unless that thread
+// ends after the process has started to exit. It is not a leak, and must not change the exit status
+// of a test.
 extern "C" const char* __lsan_default_suppressions() { return "leak:libcrypto.so\n"; }
 extern "C" const char* __lsan_default_options() { return "print_suppressions=0"; }
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// weir bench: measures an NBD server with a load of its own.
+// weir bench: generates load on an NBD server and measures it.
 #include <atomic>
 #include <csignal>
 #include <memory>

@@ -10,6 +10,7 @@
 
 #include "apps/weir/command.h"
 #include "apps/weir/remote.h"
+#include "weir/base/nearest.h"
 #include "weir/base/quote.h"
 #include "weir/nbd/session.h"
 #include "weir/serve/protocol.h"
@@ -35,10 +36,42 @@ Examples:
 
 Manual: weir(1). Exit statuses follow sysexits(3).)";
 
+// The words of a command line that come after this one, as CLI11 names them.
+std::vector<std::string> names_below(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::App* sub : command.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(sub->get_name());
+  }
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+// "; did you mean '--export'?" or nothing.
+std::string suggestion(const CLI::App& command, std::string_view word) {
+  word = word.substr(0, word.find('='));
+  const std::vector<std::string> names = names_below(command);
+  std::vector<std::string_view> alike;  // an option for an option, a command for a command
+  for (const std::string& name : names) {
+    if (name.starts_with("--") == word.starts_with("--")) alike.push_back(name);
+  }
+  const auto best = nearest(word, alike);
+  return best ? "; did you mean " + quote(*best) + "?" : "";
+}
+
 int report_misuse(const CLI::App& weir, const CLI::ParseError& error) {
   std::string name = weir.get_name();
-  for (const CLI::App* sub : weir.get_subcommands()) name += " " + sub->get_name();
-  print_error("{}: {}; try '{} --help'\n", name, visible(error.what()), name);
+  const CLI::App* command = &weir;
+  while (!command->get_subcommands().empty()) {
+    command = command->get_subcommands().front();
+    name += " " + command->get_name();
+  }
+  std::string hint;
+  for (const std::string& word : weir.remaining(true)) {
+    if (hint.empty()) hint = suggestion(*command, word);
+  }
+  print_error("{}: {}{}; try '{} --help'\n", name, visible(error.what()), hint, name);
   return static_cast<int>(Exit::kUsage);
 }
 
@@ -80,12 +113,17 @@ int run_command(int argc, char** argv, const GrpcCommands& grpc) {
   add_cluster(weir, status);
   add_top(weir, status);
   add_lctl(weir, status);
-  weir.footer(kFooter);  // last: subcommands inherit the footer that is there when they are added
+  weir.footer(kFooter);  // last: subcommands inherit the footer that is set when they are added
+  if (argc > 1 && std::string_view(argv[1]) == "complete") {
+    return run_complete(weir, std::vector<std::string>(argv + 2, argv + argc));
+  }
   const auto named = [&](const CLI::App* sub) { return sub->check_name(argv[1]); };
   if (argc > 1 && argv[1][0] != '-' && weir.get_subcommands(named).empty()) {
-    print_error("weir: unknown subcommand {}; try 'weir --help'\n", quote(argv[1]));
+    print_error("weir: unknown subcommand {}{}; try 'weir --help'\n", quote(argv[1]),
+                suggestion(weir, argv[1]));
     return static_cast<int>(Exit::kUsage);
   }
+  if (argc == 1) return weir.exit(CLI::CallForHelp());
   try {
     weir.parse(argc, argv);
     if (status == static_cast<int>(Exit::kOk)) check_output();
@@ -106,11 +144,14 @@ int run_command(int argc, char** argv, const GrpcCommands& grpc) {
 bool speaks_grpc(int argc, char** argv) {
   if (argc < 2 || is_lctl(argv[0])) return false;
   const std::string_view command(argv[1]);
-  return command == "lock" || command == "nfs" || command == "serve";
+  return command == "lock" || command == "nfs" || command == "serve" ||
+         command == "complete";  // it lists the options of all commands
 }
 
 int run(int argc, char** argv, const GrpcCommands& grpc) {
-  if (auto added = serve::add_protocol(nbd::protocol(), serve::Standard::kYes); !added) {
+  auto added = serve::add_protocol(nbd::protocol(), serve::Standard::kYes);
+  if (added) added = serve::add_protocol(nbd::extended_protocol());
+  if (!added) {
     print_error("weir: {}\n", added.error().message());
     return static_cast<int>(Exit::kSoftware);
   }

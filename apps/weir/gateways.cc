@@ -12,7 +12,7 @@
 namespace weir::app {
 namespace {
 
-// nfs, nfs2, nfs3: the names of protocols have letters and digits alone.
+// nfs, nfs2, nfs3: names of protocols consist of letters and digits only.
 std::string protocol_name(std::size_t index) {
   return index == 0 ? "nfs" : "nfs" + std::to_string(index + 1);
 }
@@ -40,7 +40,7 @@ void add_gateways(serve::ServeOptions& options) {
     };
     const bool is_used = std::any_of(options.exports.begin(), options.exports.end(), uses);
     const bool has_store = std::any_of(options.exports.begin(), options.exports.end(), stores);
-    if (is_used && !has_store && service.slots == serve::ServiceOptions{}.slots) {
+    if (is_used && !has_store && !service.slots) {
       service.slots = serve::NfsOptions::kSlots;
     }
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The gateways of a server: turns the NFS gateways of its options into protocols, exports and
-// addresses to listen on, which is all that a server needs to know of them.
+// addresses to listen on, which is all that a server needs.
 //
 //   add_gateways(options)          values only; may be repeated on a reload
 //   register_gateways(options)     asks the resolver for their servers and adds their protocols;
@@ -16,8 +16,7 @@
 
 namespace weir::app {
 
-// A service that gateways alone use gets NfsOptions::kSlots slots unless it has another number than
-// the default.
+// A service that only gateways use gets NfsOptions::kSlots slots unless a number is configured.
 void add_gateways(serve::ServeOptions& options);
 Result<void> register_gateways(const serve::ServeOptions& options);
 

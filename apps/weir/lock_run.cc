@@ -51,7 +51,7 @@ class LockEvents : public lock::Listener {
   }
   int fd() const { return events_.fd(); }
   void clear() const { events_.clear(); }
-  // The last there was.
+  // The last event, if any.
   std::optional<lock::LockClient::Event> read() {
     for (const lock::LockClient::Event& event : events_.take()) last_ = event;
     return last_;
@@ -267,7 +267,7 @@ int Runner::supervise() {
     }
     if (has_ended) {
       if (!is_lost) return status;
-      // Its children may still be there.
+      // Its children may still be running.
       while (!is_killed && kill(-child_, 0) == 0 && host::now() < kill_at) {
         wait(host::now() + kLookAgain);
       }

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/core.h>
@@ -52,6 +53,8 @@ docs/runbook-lustre.md describes how to try it on a server.)";
 
 // In a row, while the server can be read: waiting would not help.
 constexpr int kFailedWritesMax = 20;
+// Rounds in a row that take more than half of the period, before it is lengthened.
+constexpr int kSlowRounds = 5;
 // The guard of a run that has just died may still be running.
 constexpr Nanoseconds kLockPatience = std::chrono::seconds{3};
 constexpr Nanoseconds kLockPause = std::chrono::milliseconds{50};
@@ -113,8 +116,8 @@ Nanoseconds duration_of(const std::string& text, const char* option, Nanoseconds
   return time;
 }
 
-// Of the map, if there is a file: it has its first line at least, so an empty one was emptied by
-// somebody else.
+// Of the map, if there is a file: it has its first line at least, so an empty one was truncated by
+// another program.
 lustre::Names read_names(const LustreArguments& arguments, const std::optional<std::string>& map) {
   check(lustre::Names::read(arguments.prefix, "").map([](const auto&) {}), Exit::kUsage, "");
   const std::string where = "--map " + quote(arguments.map);
@@ -164,8 +167,8 @@ void check_jobs(lustre::Tree& tree, Checklist& list) {
     for (const lustre::JobCounters& job : view->jobs) unnamed += !lustre::is_expressible(job.job);
     list.tell("target",
               fmt::format(
-                  "{}: {} jobs in job_stats{}{}{}", name, view->jobs.size(),
-                  view->is_cut ? ", which is truncated" : "",
+                  "{}: {} job{} in job_stats{}{}{}", name, view->jobs.size(),
+                  view->jobs.size() == 1 ? "" : "s", view->is_cut ? ", which is truncated" : "",
                   unnamed == 0 ? std::string() : fmt::format(", {} that no rule can name", unnamed),
                   view->rpcs ? "" : "; no stats, so jobs that vanish cannot be detected"));
   }
@@ -202,9 +205,11 @@ int check_server(const LustreArguments& arguments) {
       read_names(arguments, map ? std::optional(*map) : std::optional<std::string>());
   Checklist list;
   check_jobs(tree, list);
-  list.tell("CPTs", fmt::format("{}; each change of a rule gives up to {} free tokens on each",
-                                lustre::partitions_of(tree), lustre::depth_of(tree)));
   const auto policies = lustre::policies_of(tree);
+  if (policies) {
+    list.tell("CPTs", fmt::format("{}; each change of a rule gives up to {} free tokens on each",
+                                  lustre::partitions_of(tree), lustre::depth_of(tree)));
+  }
   if (!policies) {
     list.miss("policy", policies.error());
     return list.finish();
@@ -258,6 +263,8 @@ void remove_rules(const LustreArguments& arguments, lustre::Guard::Reason reason
       {}, tree, *names, [](std::string_view) { return Result<void>{}; },
       [](std::string_view, std::string_view) {});
   const auto removed = driver.remove_all();
+  // A run that never started, or had no rules, leaves nothing to report.
+  if (removed && driver.counters().writes == 0) return;
   print_error("weir lustre: guard: the driver {}; its rules {}\n",
               reason == lustre::Guard::Reason::kGone ? "is gone" : "hangs",
               removed ? "are removed" : "cannot be removed: " + removed.error().message());
@@ -335,7 +342,7 @@ class LustreRun {
     if (!type && arguments_.set_policy) {
       const auto wait = [] { return poll(nullptr, 0, 50) == 0; };
       print_error("weir lustre: starting 'tbf jobid' on ost_io\n");
-      const auto set = lustre::set_policy(tree_, +wait);
+      const auto set = lustre::set_policy(tree_, wait);
       if (!set) give_up(set.error());
     } else if (!type) {
       give_up(type.error());
@@ -368,11 +375,13 @@ class LustreRun {
   }
 
   void loop(host::SignalFd& signals, host::TimerFd& timer) {
-    const Nanoseconds part = period_ / lustre::Driver::kGlances;
     Instant next = host::now();
     for (std::uint64_t rounds = 0; arguments_.rounds == 0 || rounds < arguments_.rounds; ++rounds) {
       if (guard_) guard_->beat();
+      const Instant began = host::now();
       one_round();
+      keep_period(host::now() - began);
+      const Nanoseconds part = period_ / lustre::Driver::kGlances;
       for (int glances = 0; glances < lustre::Driver::kGlances; ++glances) {
         if (glances > 0) one_glance();
         next = std::max(next + part, host::now() + part / 4);  // never a busy loop
@@ -380,6 +389,23 @@ class LustreRun {
         if (!wait(signals, timer)) return;
       }
     }
+  }
+
+  // A period that rounds cannot keep, because there are many jobs, is lengthened so that at most
+  // half of it is spent in rounds.
+  void keep_period(Nanoseconds took) {
+    slow_rounds_ = took > period_ / 2 ? slow_rounds_ + 1 : 0;
+    if (took > period_) ++late_rounds_;
+    const Nanoseconds longest = std::min<Nanoseconds>(std::chrono::seconds{10}, patience_ / 2);
+    if (slow_rounds_ < kSlowRounds || period_ >= longest) return;
+    slow_rounds_ = 0;
+    period_ = std::min(std::max(took * 2, period_ * 3 / 2), longest);
+    if (std::exchange(told_period_, true)) return;
+    print_error(
+        "weir lustre: a round takes {}, too long for a period of {}; the period is {} now and "
+        "may grow further\n",
+        print_duration(std::chrono::ceil<std::chrono::milliseconds>(took)), arguments_.period,
+        print_duration(std::chrono::ceil<std::chrono::milliseconds>(period_)));
   }
 
   // False if it must exit.
@@ -441,7 +467,7 @@ class LustreRun {
       if (!told_.empty()) print_error("weir lustre: working again\n");
       told_.clear();
       size_new_jobs();
-    } else {
+    } else if (!keeps_policy(done.error())) {
       note(done);
     }
     if (!has_given_up_writing()) return;
@@ -450,6 +476,24 @@ class LustreRun {
     throw Failure{Exit::kTempFail,
                   fmt::format("writes failed in {} consecutive rounds; the rules were {}",
                               kFailedWritesMax, removed ? "removed" : "left to the guard")};
+  }
+
+  // A server that was restarted runs fifo. With --set-policy, tbf is started again, at most once in
+  // the time after which the guard acts. False: the error is another one.
+  bool keeps_policy(const Error& error) {
+    const bool is_off = error.code == std::errc::no_such_device;
+    if (!arguments_.set_policy || arguments_.dry_run || !is_off) return false;
+    const Instant now = host::now();
+    if (policy_set_at_ && now - *policy_set_at_ < patience_) return true;
+    policy_set_at_ = now;
+    const auto policies = lustre::policies_of(tree_);
+    if (!policies || lustre::type_of(*policies)) return false;
+    print_error("weir lustre: tbf does not run on ost_io; starting 'tbf jobid' again\n");
+    note(lustre::set_policy(tree_, [&] {
+      if (guard_) guard_->beat();
+      return host::now() < now + patience_ && poll(nullptr, 0, 50) == 0;
+    }));
+    return true;
   }
 
   // A round without writes, including its glances, gives no information about the server.
@@ -492,9 +536,9 @@ class LustreRun {
     const auto rounds = static_cast<std::int64_t>(std::max<std::uint64_t>(counters.rounds, 1));
     const auto us = [&](Nanoseconds time) { return time.count() / rounds / 1000; };
     print_error(
-        "weir lustre: {} rounds, {} writes, {} failed, {} repairs, {} processes of lctl; "
+        "weir lustre: {} rounds, {} late, {} writes, {} failed, {} repairs, {} processes of lctl; "
         "{} us a round and {} us in files\n",
-        counters.rounds, counters.writes, counters.failed_writes, counters.repairs,
+        counters.rounds, late_rounds_, counters.writes, counters.failed_writes, counters.repairs,
         tree_.lctl_started(), us(in_rounds_ - in_files), us(in_files));
     return 0;
   }
@@ -520,6 +564,10 @@ class LustreRun {
   std::uint64_t unknown_ = 0;
   std::string told_;
   Nanoseconds in_rounds_{0};
+  int slow_rounds_ = 0;  // in a row
+  std::uint64_t late_rounds_ = 0;
+  bool told_period_ = false;
+  std::optional<Instant> policy_set_at_;
   Nanoseconds in_files_before_{0};
   std::uint64_t failed_writes_ = 0;  // at the last round
   std::uint64_t writes_ = 0;

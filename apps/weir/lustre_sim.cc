@@ -67,9 +67,10 @@ lustre::Driver::Options driver_options(const sim::Scenario& scenario, Contender 
 
 Result<sim::Outcome> simulate_lustre(const sim::Scenario& scenario, Contender contender,
                                      const LustreSimOptions& options) {
-  if (contender == Contender::kWfq) {
-    return fail(std::errc::invalid_argument, "policy wfq", "cannot be expressed as rules",
-                "leave it out: --policy none,static,adaptbf,weir");
+  if (contender == Contender::kWfq || sim::is_rival(contender)) {
+    return fail(std::errc::invalid_argument,
+                "policy " + std::string(sim::contender_name(contender)),
+                "cannot be expressed as rules", "leave it out: --policy none,static,adaptbf,weir");
   }
   sim::LustreRunOptions run;
   run.seed = options.seed;
@@ -79,10 +80,11 @@ Result<sim::Outcome> simulate_lustre(const sim::Scenario& scenario, Contender co
   const lustre::Driver::Options driver = driver_options(scenario, contender, options.period);
   if (drives) run.period = driver.controller.period;
   run.start = [&](sim::LustreServer& server, Instant now) {
-    if (contender == Contender::kNone) return;
+    if (contender == Contender::kNone && !options.tbf_without_rules) return;
     ModelTree tree(server);
     const auto started = tree.write(lustre::kPoliciesPath, "tbf jobid");
     WEIR_ASSERT(started.has_value());
+    if (contender == Contender::kNone) return;
     if (contender == Contender::kStatic) return write_static_rules(scenario, tree);
     steered = std::make_unique<Steered>(server, driver, options);
     for (const sim::JobSpec& job : scenario.jobs) {

@@ -28,6 +28,8 @@ namespace weir::app {
 struct LustreSimOptions {
   std::uint64_t seed = 1;
   std::optional<Nanoseconds> period = {};
+  // With policy none: tbf instead of fifo, without rules.
+  bool tbf_without_rules = false;
   // Creates the controller of a driver; without it a driver creates its own.
   std::function<std::unique_ptr<RuleController>(const RuleController::Options&)> controller = {};
   // Called for every command that was written.

@@ -3,12 +3,15 @@
 // weir status, explain, ledger, job and rule: a server's API as commands.
 #include "apps/weir/remote.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <memory>
+#include <vector>
 
 #include <fmt/core.h>
 
+#include "weir/base/nearest.h"
 #include "weir/base/quote.h"
 #include "weir/classify/limits.h"
 
@@ -62,6 +65,7 @@ Exit status_of(const Error& error) {
     case std::errc::not_connected:
     case std::errc::connection_reset:
     case std::errc::host_unreachable:  // etcd
+      return Exit::kUnavailable;
     case std::errc::timed_out:
     case std::errc::protocol_error:
     case std::errc::operation_canceled:
@@ -128,15 +132,15 @@ void show_status(const Json& status) {
         quote(one["export"].get<std::string>()), short_time(one["silent_ns"].get<double>()),
         one["unfinished"].get<std::uint64_t>() + one["kept"].get<std::uint64_t>());
   }
-  fmt::print("{:<12} {:<14} {:>10} {:>8} {:>8} {:>8} {:>8} {:>6}  {}\n", "SERVICE", "POLICY",
-             "CAPACITY", "QUEUED", "RUNNING", "CLASSES", "JOBS", "RULES", "ADAPTIVE");
+  fmt::print("{:<12} {:<14} {:>10} {:>8} {:>8} {:>6} {:>8} {:>8} {:>6}  {}\n", "SERVICE", "POLICY",
+             "CAPACITY", "QUEUED", "RUNNING", "SLOTS", "CLASSES", "JOBS", "RULES", "ADAPTIVE");
   for (const Json& one : status["services"]) {
-    fmt::print("{:<12} {:<14} {:>10} {:>8} {:>8} {:>8} {:>8} {:>6}  {}\n",
+    fmt::print("{:<12} {:<14} {:>10} {:>8} {:>8} {:>6} {:>8} {:>8} {:>6}  {}\n",
                one["service"].get<std::string>(), one["policy"].get<std::string>(),
                capacity_text(one), one["queued"].get<std::uint64_t>(),
-               one["running"].get<std::uint64_t>(), one["classes"].get<std::uint64_t>(),
-               one["jobs"].get<std::uint64_t>(), one["rules"].get<std::uint64_t>(),
-               one["adaptive"].get<std::string>());
+               one["running"].get<std::uint64_t>(), one["slots"]["count"].get<std::uint64_t>(),
+               one["classes"].get<std::uint64_t>(), one["jobs"].get<std::uint64_t>(),
+               one["rules"].get<std::uint64_t>(), one["adaptive"].get<std::string>());
   }
   for (const Json& one : status["services"]) show_groups(one);
 }
@@ -269,11 +273,66 @@ std::string service_path(const Arguments& arguments, const char* what) {
   return fmt::format("/v1/services/{}/{}", control::url_text(arguments.service), what);
 }
 
+// The names in a list of the server; none if it does not answer.
+std::vector<std::string> names_in(const Remote& remote, const std::string& list, const char* key) {
+  const auto answer = remote.client().ask("GET", list);
+  const Json found = answer ? Json::parse(answer->body, nullptr, false) : Json();
+  std::vector<std::string> names;
+  if (!found.is_array()) return names;
+  for (const Json& one : found) names.push_back(one.value(key, ""));
+  return names;
+}
+
+// "; did you mean 'dd'?" with the nearest of the names that a list of the server has, or nothing.
+std::string suggestion(const Remote& remote, const std::string& list, const char* key,
+                       std::string_view name) {
+  const std::vector<std::string> names = names_in(remote, list, key);
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  const auto best = nearest(name, views);
+  return best ? "; did you mean " + quote(*best) + "?" : "";
+}
+
 void send_rule(const Arguments& arguments, const std::string& verb) {
   std::string command = verb;
   for (const std::string& word : arguments.words) command += " " + word;
-  confirm(arguments, arguments.remote.ask("POST", service_path(arguments, "rules"),
-                                          Json{{"command", command}}.dump()));
+  try {
+    confirm(arguments, arguments.remote.ask("POST", service_path(arguments, "rules"),
+                                            Json{{"command", command}}.dump()));
+  } catch (Failure& failure) {
+    if (failure.status == Exit::kNoInput && !arguments.words.empty()) {
+      failure.message += suggestion(arguments.remote, service_path(arguments, "rules"), "rule",
+                                    arguments.words.front());
+    }
+    throw;
+  }
+}
+
+// The server accepts that an unknown rule is stopped, as Lustre's do and so that a repeated request
+// is harmless. A person who types a wrong name has to know.
+void stop_rule(const Arguments& arguments) {
+  const std::string& name = arguments.words.front();
+  const std::string list = service_path(arguments, "rules");
+  const auto names = names_in(arguments.remote, list, "rule");
+  const bool is_listed = std::find(names.begin(), names.end(), name) != names.end();
+  if (!names.empty() && !is_listed) {
+    throw Failure{Exit::kNoInput, "no rule named " + quote(name) +
+                                      suggestion(arguments.remote, list, "rule", name)};
+  }
+  send_rule(arguments, "stop");
+}
+
+void explain(const Arguments& it) {
+  const std::string in = it.service.empty() ? "" : "&service=" + control::url_text(it.service);
+  try {
+    show(it, "/v1/explain?name=" + control::url_text(it.name) + in, show_explanation);
+  } catch (Failure& failure) {
+    if (failure.status == Exit::kNoInput) {
+      const std::string service = it.service.empty() ? "ost_io" : it.service;
+      failure.message += suggestion(
+          it.remote, "/v1/services/" + control::url_text(service) + "/jobs", "job", it.name);
+    }
+    throw;
+  }
 }
 
 void send_job(const Arguments& arguments, std::string_view method, const std::string& body) {
@@ -320,9 +379,7 @@ void add_rule_commands(CLI::App& weir, int& status) {
   with(
       "change", "Change a rule: NAME KEY=VALUE...",
       [](const Arguments& it) { send_rule(it, "change"); }, "See weir-rules(7)");
-  with(
-      "stop", "Stop a rule", [](const Arguments& it) { send_rule(it, "stop"); },
-      "Name of the rule");
+  with("stop", "Stop a rule", stop_rule, "Name of the rule");
   with(
       "list", "List the rules",
       [](const Arguments& it) { show(it, service_path(it, "rules"), show_rules); }, nullptr);
@@ -399,18 +456,13 @@ void add_remote_commands(CLI::App& weir, int& status) {
       [](const Arguments& it) { show(it, "/v1/status", show_status); },
       std::make_shared<Arguments>(), status);
   auto explained = std::make_shared<Arguments>();
-  CLI::App* const explain = add(
-      weir, "explain", "Show which rule a class or job matches, and what delays it", kExplainFooter,
-      [](const Arguments& it) {
-        const std::string in =
-            it.service.empty() ? "" : "&service=" + control::url_text(it.service);
-        show(it, "/v1/explain?name=" + control::url_text(it.name) + in, show_explanation);
-      },
-      explained, status);
+  CLI::App* const command =
+      add(weir, "explain", "Show which rule a class or job matches, and what delays it",
+          kExplainFooter, explain, explained, status);
   explained->service.clear();
-  explain->add_option("--service", explained->service, "Search only this service (default: all)")
+  command->add_option("--service", explained->service, "Search only this service (default: all)")
       ->type_name("NAME");
-  explain->add_option("name", explained->name, "Class (RULE/KEY) or job")
+  command->add_option("name", explained->name, "Class (RULE/KEY) or job")
       ->required()
       ->type_name("NAME");
   auto accounts = std::make_shared<Arguments>();

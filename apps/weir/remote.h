@@ -55,6 +55,8 @@ void add_remote_commands(CLI::App& weir, int& status);
 void add_cluster(CLI::App& weir, int& status);
 void add_lctl(CLI::App& weir, int& status);
 void add_top(CLI::App& weir, int& status);
+// Implements `weir complete WORDS...`: prints candidates for the last word, one per line.
+int run_complete(const CLI::App& weir, std::vector<std::string> words);
 // Implements `lctl ARGS...`.
 int run_lctl(const std::vector<std::string>& arguments);
 

@@ -60,7 +60,7 @@ struct RulesArguments {
   bool json = false;
 };
 
-// ---- JSON, as little of it as is needed ----
+// ---- a minimal JSON writer ----
 
 // Bytes that are not ASCII appear as the characters U+0080 to U+00FF.
 std::string json_text(std::string_view text) {
@@ -200,7 +200,7 @@ class Rules {
     }
     std::string text;
     for (const Rule* rule : rules.rules()) text += (text.empty() ? "" : ",") + json_rule(*rule);
-    put(fmt::format("{{\"head\":\"{}\",\"rules\":[{}]}}\n", high ? "hp" : "reg", text));
+    put(fmt::format("{{\"priority\":\"{}\",\"rules\":[{}]}}\n", high ? "hp" : "reg", text));
     return {};
   }
 

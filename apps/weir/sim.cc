@@ -16,11 +16,12 @@
 #include "apps/weir/command.h"
 #include "apps/weir/lustre_sim.h"
 #include "apps/weir/progress.h"
+#include "apps/weir/sim_compare.h"
 #include "apps/weir/sim_faults.h"
 #include "apps/weir/sim_groups.h"
 #include "apps/weir/sim_locks.h"
+#include "apps/weir/sim_policies.h"
 #include "weir/adapt/options.h"
-#include "weir/base/nearest.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
 #include "weir/host/clock.h"
@@ -47,6 +48,8 @@ Policies:
   adaptbf   the AdapTBF controller as published: served counts, 100 ms, no lending in between
   weir      Weir's controller: backlog, 20 ms, instant loans that are paid back
   wfq       fair queueing by nodes without tokens: the upper bound
+Schedulers of others, for comparison; not run unless named:
+  mclock, sfq-d, sfq-d-auto, gift, themis, io-latency, lustre-tbf
 The scenario cluster-limit, one limit on ten servers, has the policies slices, fixed and each.
 group-epochs, groups of clients that take turns, always runs all of its own.
 Policies for scenarios of locks:
@@ -59,6 +62,7 @@ Examples:
   weir sim redistribution --policy none,static,adaptbf,weir --out /tmp/redistribution
   weir sim period-sweep --policy adaptbf,weir --service exponential
   weir sim my-cluster.toml --seed 7 --only big,small
+  weir sim compare --out /tmp/comparison
   weir sim cluster-limit --out /tmp/cluster-limit
   weir sim cluster-faults --seed 1000
   weir sim group-epochs
@@ -87,40 +91,6 @@ struct SimArguments {
 };
 
 // ---- options ----
-
-std::vector<std::string> split(const std::string& list) {
-  std::vector<std::string> parts;
-  std::size_t at = 0;
-  for (;;) {
-    const std::size_t comma = list.find(',', at);
-    parts.push_back(list.substr(at, comma - at));
-    if (comma == std::string::npos) return parts;
-    at = comma + 1;
-  }
-}
-
-std::vector<sim::Contender> policies_of(const std::string& list) {
-  std::vector<sim::Contender> chosen;
-  std::vector<std::string_view> names;
-  names.reserve(sim::kContenders.size());
-  for (const sim::Contender contender : sim::kContenders) {
-    names.push_back(sim::contender_name(contender));
-  }
-  for (const std::string& name : split(list)) {
-    const auto contender = sim::contender_by(name);
-    if (!contender) {
-      const auto meant = nearest(name, names);
-      throw Failure{Exit::kUsage, fmt::format("--policy: no policy {}; {}", quote(name),
-                                              meant ? fmt::format("did you mean {}?", *meant)
-                                                    : fmt::format("expected one or more of: {}",
-                                                                  fmt::join(names, ", ")))};
-    }
-    if (std::find(chosen.begin(), chosen.end(), *contender) == chosen.end()) {
-      chosen.push_back(*contender);
-    }
-  }
-  return chosen;
-}
 
 std::optional<Nanoseconds> period_of(const std::optional<std::string>& text) {
   if (!text) return std::nullopt;
@@ -557,7 +527,8 @@ void add_sim(CLI::App& weir, int& status) {
   command
       ->add_option(
           "--policy", arguments->policies,
-          "Run these policies, separated by commas (default all; for locks, those of the scenario)")
+          "Run these policies, separated by commas (default: Weir's own; for locks, those of the "
+          "scenario)")
       ->type_name("LIST");
   const auto set_seed = [arguments](const std::string& text) {
     arguments->seed = value_or_fail(parse_count(text), Exit::kUsage, "--seed");
@@ -586,7 +557,10 @@ void add_sim(CLI::App& weir, int& status) {
                     "Run without the checkers, which is faster");
   command->add_flag("-q,--quiet", arguments->quiet, "Print no table and no progress");
   command->footer(kFooter);
-  command->callback([arguments, &status] { status = simulate(*arguments); });
+  const CLI::App* const compare = add_sim_compare(*command, status);
+  command->callback([arguments, compare, &status] {
+    if (!compare->parsed()) status = simulate(*arguments);
+  });
 }
 
 }  // namespace weir::app

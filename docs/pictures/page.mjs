@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Watches the live page in Chromium for a while, then takes it in light and in dark. It waits for the
-// bursts of ior.17, and for a time at which the axis has room for all its labels.
+// Watches the live page in Chromium for a while, then takes screenshots in light and dark mode. It
+// waits for the bursts of ior.17, and for a time at which the axis has room for all its labels.
 //   node page.mjs MODULES URL FOLDER SECONDS
 import { createRequire } from 'node:module';
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""weir alloc as its users meet it: periods in, allocations or an explanation out."""
+"""weir alloc as users run it: periods in, allocations or an explanation out."""
 import json
 import os
 import subprocess
@@ -8,7 +8,7 @@ import tempfile
 import unittest
 
 WEIR = os.environ["WEIR_BIN"]
-# Long enough for any machine; a test that needs it is stuck.
+# Long enough for any machine; a test that takes longer is stuck.
 STUCK = 60
 PLAIN = ("--rate", "100", "--period", "100ms")
 
@@ -55,7 +55,7 @@ class Allocates(unittest.TestCase):
         self.assertEqual([json.loads(line)["budget"] for line in out.splitlines()], [1, 2, 1, 2])
 
     def final_of_the_borrower(self, *options):
-        """After a large job lent for a minute and then wants all."""
+        """After a large job has lent for a minute and then has full demand."""
         lines = period(large=(9, 1), small=(1, 1000)) * 600
         lines += period(large=(9, 1000), small=(1, 1000)) * 50
         _, out, _ = alloc("--rate", "1000", "--period", "100ms", *options, stdin=lines)
@@ -88,6 +88,85 @@ class Allocates(unittest.TestCase):
         jobs = json.loads(out)["jobs"]
         self.assertEqual(sum(job["final"] for job in jobs.values()), 1000000)
         self.assertEqual(list(jobs), sorted(jobs))
+
+
+class Trees(unittest.TestCase):
+    TREE = (*PLAIN, "--tree", "projid,uid,jobid")
+    LINE = ('{"jobs":{"ior.7":{"path":["bio","1001"],"weight":3,"demand":20,"reserve":0},'
+            '"dd.1":{"path":["bio",null],"demand":20},"cp.5":{"path":["chem","7"],"demand":1}},'
+            '"weights":{"bio":2,"bio/1001":4}}\n')
+
+    def test_every_active_node_is_printed(self):
+        status, out, err = alloc(*self.TREE, stdin=self.LINE)
+        self.assertEqual((status, err), (0, ""))
+        line = json.loads(out)
+        self.assertEqual(line["budget"], 10)
+        self.assertEqual(list(line["nodes"]), [
+            "bio", "bio/(none)", "bio/(none)/dd.1", "bio/1001", "bio/1001/ior.7", "chem", "chem/7",
+            "chem/7/cp.5"])
+        nodes = line["nodes"]
+        self.assertEqual(nodes["chem"], {"initial": 3, "redistributed": 1, "final": 1, "record": 2})
+        self.assertEqual(nodes["bio"]["final"], 9)
+        self.assertEqual(nodes["bio/1001"]["final"] + nodes["bio/(none)"]["final"], 9)
+        self.assertEqual(nodes["bio/1001/ior.7"]["final"], nodes["bio/1001"]["final"])
+
+    def test_one_level_is_the_plain_allocation(self):
+        lines = "".join(period(a=(3, i % 7), b=(1, 20 - i), c=(2, 5)) for i in range(20))
+        _, plain, _ = alloc(*PLAIN, stdin=lines)
+        status, tree, _ = alloc(*PLAIN, "--tree", "jobid", stdin=lines.replace("nodes", "weight"))
+        self.assertEqual((status, tree.replace('"nodes"', '"jobs"')), (0, plain))
+
+    def test_a_job_that_moves_starts_with_0(self):
+        def line(project):
+            return json.dumps({"jobs": {"a": {"path": [project], "demand": 1},
+                                        "b": {"path": ["x"], "demand": 50}}}) + "\n"
+        tree = (*PLAIN, "--tree", "projid,jobid")
+        status, out, _ = alloc(*tree, stdin=line("x") * 3 + line("y"))
+        periods = [json.loads(text)["nodes"] for text in out.splitlines()]
+        self.assertEqual(status, 0)
+        self.assertEqual(periods[2]["x/a"]["record"], -periods[2]["x/b"]["record"])
+        self.assertGreater(periods[2]["x/a"]["record"], 0)
+        self.assertEqual((periods[3]["x/b"]["record"], periods[3]["y/a"]["record"]), (0, 0))
+
+    def test_reserved_tokens_come_first(self):
+        jobs = {"db": {"path": ["a"], "demand": 9, "reserve": 60},
+                "scan": {"path": ["b"], "demand": 100, "weight": 9}}
+        line = json.dumps({"jobs": jobs, "weights": {"b": 9}})
+        _, out, _ = alloc(*PLAIN, "--tree", "export,jobid", stdin=line)
+        self.assertEqual(json.loads(out)["nodes"]["a"]["initial"], 6)
+
+    def test_bad_trees_are_refused(self):
+        for levels in ("", "projid,projid", "project,jobid", "subnet", "subnet/0", "jobid,"):
+            status, out, err = alloc(*PLAIN, "--tree", levels, stdin=self.LINE)
+            self.assertEqual((status, out), (64, ""), levels)
+            self.assertIn("--tree", err)
+        self.assertEqual(alloc(*self.TREE, "--explain", stdin="")[0], 64)
+
+    def test_bad_lines_are_told_and_skipped(self):
+        bad = ["{", "[]", "{}", '{"jobs":{},"jobs":{}}', '{"jobs":[]}', '{"jobs":{},"x":1}',
+               '{"jobs":{"a":{"path":["x","y"]}}}', '{"jobs":{"a":{"path":["x"],"demand":1}}}',
+               '{"jobs":{"a":{"path":"x","demand":1}}}',
+               '{"jobs":{"a/b":{"path":["x","y"],"demand":1}}}',
+               '{"jobs":{"a":{"path":["x/y","z"],"demand":1}}}',
+               '{"jobs":{"a":{"path":["x",1],"demand":1}}}',
+               '{"jobs":{"a":{"path":["x","y"],"demand":-1}}}',
+               '{"jobs":{"a":{"path":["x","y"],"demand":1,"nodes":1}}}']
+        for key, values in (("weight", (0, 10**12, "1", 1.5)), ("reserve", (-1, 10**13, "5"))):
+            bad += [json.dumps({"jobs": {"a": {"path": ["x", "y"], "demand": 1, key: value}}})
+                    for value in values]
+        bad += [json.dumps({"jobs": {}, "weights": {"x": value}}) for value in (0, 10**12, -1, "2")]
+        status, out, err = alloc(*self.TREE, stdin="\n".join(bad) + "\n" + self.LINE)
+        self.assertEqual((status, len(out.splitlines())), (65, 1), err)
+        self.assertEqual(len(err.splitlines()), len(bad), err)
+
+    def test_ten_thousand_users_in_one_project(self):
+        jobs = {f"j{i}": {"path": ["p", f"u{i}"], "demand": 1} for i in range(10_000)}
+        line = json.dumps({"jobs": jobs})
+        status, out, err = alloc("--rate", "100k", "--period", "100ms",
+                                 "--tree", "projid,uid,jobid", stdin=line)
+        self.assertEqual((status, err), (0, ""))
+        nodes = json.loads(out)["nodes"]
+        self.assertEqual((nodes["p"]["final"], nodes["p/u7/j7"]["final"]), (10_000, 1))
 
 
 class Explains(unittest.TestCase):
@@ -143,7 +222,7 @@ class RefusesBadInput(unittest.TestCase):
             for value in values:
                 fields = {"nodes": "1", "demand": "1", key: value}
                 line = '{"jobs":{"a":{"nodes":%(nodes)s,"demand":%(demand)s}}}' % fields
-                if value == "1e400":  # no number of any kind: a mistake of the text
+                if value == "1e400":  # not a number: an error in the text
                     self.refuses(line, "column ")
                 else:
                     self.refuses(line, f"{key} of job 'a': ")

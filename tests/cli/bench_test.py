@@ -64,11 +64,11 @@ class Server(unittest.TestCase):
     def test_a_rate_is_kept(self):
         result = self.measured(self.serve("--export", "a=memory:4MiB"), "--rate", "200", "--time",
                                "1s")
-        # The first is due at once, those that are late may be missing.
+        # The first is due at once; late ones may be missing.
         self.assertLessEqual(result["reads"]["requests"], 201)
         self.assertGreater(result["reads"]["requests"], 100)
 
-    # The server takes 20 a second of 200: what waits in the load is late too.
+    # The server serves 20 of 200 a second: requests that wait in the load are late too.
     def test_latency_counts_from_when_a_request_was_due(self):
         uri = self.serve("--export", "a=memory:4MiB", "--rule",
                          "start slow jobid={vm1} rate=20")
@@ -123,7 +123,7 @@ class Server(unittest.TestCase):
 
 
 def caught(pid):
-    """Whether the process handles SIGINT by now."""
+    """Whether the process already handles SIGINT."""
     with open(f"/proc/{pid}/status", encoding="ascii") as file:
         mask = next(line for line in file if line.startswith("SigCgt"))
     return int(mask.split()[1], 16) >> (signal.SIGINT - 1) & 1
@@ -138,7 +138,7 @@ class BadServers(unittest.TestCase):
         self.folder = self.enterContext(tempfile.TemporaryDirectory())
 
     def against(self, *sent):
-        """What weir bench prints about a server that sends these bytes, then closes."""
+        """The output of weir bench for a server that sends these bytes, then closes."""
         path = self.folder + "/nbd"
         with socket.socket(socket.AF_UNIX) as listening:
             listening.bind(path)

@@ -8,7 +8,7 @@ import subprocess
 import unittest
 
 WEIR = os.environ["WEIR_BIN"]
-# Long enough for any machine; a test that needs it is stuck.
+# Long enough for any machine; a test that takes longer is stuck.
 STUCK = 60
 
 
@@ -37,7 +37,7 @@ def examples(*words):
 
 class Help(unittest.TestCase):
     def test_examples_are_of_the_command(self):
-        """Commands below another one, as `weir rule start`, show the examples of that one."""
+        """Subcommands, such as `weir rule start`, show the examples of their parent command."""
         found = list(commands())
         self.assertIn(("rule", "start"), found)
         self.assertIn(("cluster", "rule", "list"), found)
@@ -53,8 +53,26 @@ class Help(unittest.TestCase):
                 self.assertNotIn("Manual: weir(1).", help_of(*words))
         self.assertIn("Manual: weir(1).", help_of())
 
+    def test_without_a_command_it_prints_help(self):
+        run = subprocess.run([WEIR], capture_output=True, text=True, timeout=STUCK, check=False)
+        self.assertEqual((run.returncode, run.stderr), (0, ""))
+        self.assertEqual(run.stdout, help_of())
+
+    def test_what_was_probably_meant_is_named(self):
+        for words, meant in ((("serv",), "serve"), (("statsu",), "status"),
+                             (("serve", "--exprot", "a=memory:1MiB"), "--export"),
+                             (("serve", "--slot=3"), "--slots"), (("rule", "strat"), "start")):
+            with self.subTest(" ".join(words)):
+                run = subprocess.run([WEIR, *words], capture_output=True, text=True, timeout=STUCK,
+                                     check=False)
+                self.assertEqual(run.returncode, 64, run.stderr)
+                self.assertIn(f"did you mean '{meant}'?", run.stderr)
+        run = subprocess.run([WEIR, "xyzzy"], capture_output=True, text=True, timeout=STUCK,
+                             check=False)
+        self.assertNotIn("did you mean", run.stderr)
+
     def test_a_negative_number_is_refused_by_its_option(self):
-        """Also where a number has 64 bits."""
+        """Also for numbers of 64 bits."""
         options = [(words, option) for words in commands() for option in
                    re.findall(r"^  (--[\w-]+) (?:N|PERCENT|SECONDS|SEED|UINT)\b", help_of(*words),
                               re.MULTILINE)]

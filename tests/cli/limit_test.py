@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""weir limit as its users meet it: real files, pipes, terminals and signals.
+"""weir limit as users run it: real files, pipes, terminals and signals.
 
 Times are checked in one direction only: a run may take longer on a busy machine, but never less
-than (bytes - burst) / rate. How close it comes is measured by `./dev bench pace`.
+than (bytes - burst) / rate. `./dev bench pace` measures how close it gets.
 """
 import fcntl
 import os
@@ -18,7 +18,7 @@ import unittest
 
 WEIR = os.environ["WEIR_BIN"]
 KIB = 1024
-# Long enough for any machine; a test that needs it is stuck.
+# Long enough for any machine; a test that takes longer is stuck.
 STUCK = 60
 
 
@@ -67,7 +67,7 @@ class Copies(LimitTest):
         for piece in (b"a" * 30, b"b" * 130, b"c" * 41):
             child.stdin.write(piece)
             child.stdin.flush()
-            # It is passed on before more comes, though the block is not full.
+            # It is written before more arrives, although the block is not full.
             self.assertEqual(child.stdout.read(len(piece)), piece)
         _, err = child.communicate(timeout=STUCK)
         self.assertIn(b"201 bytes, 3 ops", err)
@@ -128,7 +128,7 @@ class KeepsTheLimit(LimitTest):
                                  stderr=subprocess.PIPE)
         child.stdin.write(b"x" * 15_000)
         child.stdin.close()
-        self.assertEqual(len(child.stdout.read()), 15_000)  # in one go, or it takes 41 years
+        self.assertEqual(len(child.stdout.read()), 15_000)  # at once, or it takes 41 years
         self.assertEqual(child.wait(STUCK), 0)
         self.assertLess(time.monotonic() - start, STUCK)
         child.stdout.close()
@@ -244,7 +244,7 @@ class EndsEarly(LimitTest):
         return child
 
     def test_when_the_reader_has_gone_even_while_it_waits_for_tokens(self):
-        # The next byte would come in a day.
+        # The next byte would be due in a day.
         child = self.start("--bps", "1B/d", "--burst", "2B", "--", self.file(100))
         self.assertEqual(len(os.read(child.stdout.fileno(), 1)), 1)
         child.stdout.close()
@@ -379,7 +379,7 @@ class OnATerminal(LimitTest):
         while True:
             try:
                 piece = os.read(shown, 4096)
-            except OSError:  # the terminal's last user has gone
+            except OSError:  # the last user has closed the terminal
                 break
             if not piece:
                 break

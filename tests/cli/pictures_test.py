@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The pictures of README.md: the chart is what weir sim makes today, and all of them are there."""
+"""The pictures of README.md: the chart matches the current output of weir sim, and all of them
+exist."""
 import os
 import pathlib
 import re

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""weir rules as administrators meet it: files and pipes in; lists, reasons and statuses out."""
+"""weir rules as administrators run it: files and pipes in; lists, reasons and statuses out."""
 import errno
 import json
 import os
@@ -13,7 +13,7 @@ import unittest
 
 WEIR = os.environ["WEIR_BIN"]
 ROOT = pathlib.Path(os.environ["WEIR_SOURCE_DIR"])
-# Long enough for any machine; a test that needs it is stuck.
+# Long enough for any machine; a test that takes longer is stuck.
 STUCK = 60
 
 
@@ -244,8 +244,8 @@ class Json(RulesTest):
             "cost=affine:1:2 scope=cluster realtime=1\nlist\nlist hp\nmatch uid=1\n"))
         self.assertEqual((status, err), (0, ""))
         regular, high, match = map(json.loads, out.splitlines())
-        self.assertEqual(regular["head"], "reg")
-        self.assertEqual(high["head"], "hp")
+        self.assertEqual(regular["priority"], "reg")
+        self.assertEqual(high["priority"], "hp")
         self.assertEqual(regular["rules"], high["rules"])
         for shown, expected in zip(regular["rules"], [
             {"name": "a", "conditions": "uid={1}", "rate": 5, "ref": 0, "layer": 1, "by": "nid+uid",
@@ -255,7 +255,7 @@ class Json(RulesTest):
              "by": "generic", "bps": None, "burst": None, "burst_bytes": None, "cost": "op",
              "scope": "local", "realtime": False}], strict=True):
             self.assertEqual({key: shown[key] for key in expected}, expected)
-            # Every key of the manual, but for where a rule stands.
+            # Every key of the manual, except the position of a rule.
             self.assertEqual(set(manual_keys()) - {"rank"} - set(shown), set())
             self.assertEqual(set(shown) - set(manual_keys()),
                              {"name", "conditions", "ref", "burst_bytes"})

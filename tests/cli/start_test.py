@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How weir starts: fast, and as the second program where a command needs that one."""
+"""How weir starts: fast, and as the second program if a command needs it."""
 import os
 import shutil
 import statistics
@@ -9,16 +9,16 @@ import sys
 import tempfile
 import unittest
 
-# The release build, as it is installed: sanitizers take their time to start.
+# The release build, as installed, because sanitizers start slowly.
 WEIR = os.environ["WEIR_RELEASE_BIN"]
-# Long enough for any machine; a test that needs it is stuck.
+# Long enough for any machine; a test that takes longer is stuck.
 STUCK = 60
 RUNS = 60
 CPU_MS_MAX = 8.0
 
 
 def cpu_ms(*words):
-    """What one run takes of a processor; its output goes nowhere."""
+    """The CPU time of one run; its output is discarded."""
     nowhere = [(os.POSIX_SPAWN_OPEN, fd, "/dev/null", os.O_RDWR, 0) for fd in (1, 2)]
     child = os.posix_spawn(WEIR, [WEIR, *words], os.environ, file_actions=nowhere)
     _, _, usage = os.wait4(child, 0)
@@ -55,7 +55,7 @@ class Start(unittest.TestCase):
                       ["rule", "list", "--control", control]):
             with self.subTest(" ".join(words)):
                 self.assertEqual(self.run_weir(*words).returncode, 0)
-                # Neighbours on the machine can only add to it, so the least is what it takes.
+                # Other load on the machine can only add to it, so the minimum counts.
                 times = [cpu_ms(*words) for _ in range(RUNS)]
                 print(f"weir {words[0]}: {min(times):.2f} ms of CPU, median "
                       f"{statistics.median(times):.2f}", file=sys.stderr)

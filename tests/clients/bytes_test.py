@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Limits and capacities in bytes hold for every command, with libnbd as the client.
 
-Only lower bounds of time are checked: a bucket grants at most its depth and what its rate makes in
-the time, so a slow machine cannot make a right server fail, nor a wrong one pass.
+Only lower bounds of time are checked: a bucket grants at most its depth plus its rate x time, so a
+slow machine neither makes a correct server fail nor a wrong one pass.
 """
 import tempfile
 import time
@@ -18,7 +18,7 @@ OPERATION = 4096  # bytes that a command without data costs
 RATE = 10_000_000
 RULE = ("--adaptive", "off", "--rule", "start all jobid={*} bps=10MB/s burst=1MiB")
 SLOW_RULE = ("--adaptive", "off", "--rule", "start all jobid={*} bps=1MB/s burst=64KiB")
-# Of a capacity one second may pass at once after a slow time, and a request that has begun.
+# After a slow time, one second of a capacity may pass at once, and a request that has started.
 CAPACITY = ("--adaptive", "on", "--capacity", "10MB/s")
 
 
@@ -29,7 +29,7 @@ def client_of(server):
 
 
 def run_all(client, commands):
-    """Sends them all and waits for the last; the seconds it took."""
+    """Sends all of them, waits for the last, and returns the time in seconds."""
     begun = time.monotonic()
     cookies = [command() for command in commands]
     end = begun + STUCK
@@ -90,7 +90,7 @@ class Bytes(unittest.TestCase):
     def test_punching_a_large_hole_does_not_cost_its_bytes(self):
         with Server("--export", "a=memory:2GiB", *SLOW_RULE) as server:
             client = client_of(server)
-            client.trim(1 << 30, 0)  # at its bytes: more than 1,000 s
+            client.trim(1 << 30, 0)  # if charged by its bytes: more than 1,000 s
             client.zero(1 << 30, 0, flags=nbd.CMD_FLAG_FAST_ZERO)
 
 

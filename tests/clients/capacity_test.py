@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Capacity auto: what a device can do is found, and followed when it changes.
+"""Capacity auto: the capacity of a device is found, and followed when it changes.
 
 The device is a shaped store whose speed is edited in the configuration file while clients always
-want more. What the server took it for is read from its trace: in each period the controller hands
-out what the capacity makes in that time.
+have a backlog. The estimate of the server is read from its trace: in each period the controller
+divides the tokens of the capacity.
 """
 import csv
 import pathlib
@@ -55,7 +55,7 @@ class Capacity(MeasuredTest):
         self.config.write_text(CONFIG.format(iops=iops), encoding="utf-8")
 
     def run_load(self):
-        """When the speed was changed, in seconds since the clients began."""
+        """The times at which the speed was changed, in seconds since the clients started."""
         self.reshape(SPEEDS[0])
         changes = []
         with Server("--config", str(self.config), "--trace", str(self.folder / "trace"),
@@ -99,7 +99,7 @@ class Capacity(MeasuredTest):
             found = self.capacities()
             wrong = []
             for begin, iops in zip(begins, SPEEDS):
-                # Up to half a second lies between the clock here and the first request.
+                # The clock here starts up to half a second before the first request.
                 late = [rate for at, rate in found
                         if begin + FOUND_AFTER - 0.6 < at < begin + SECONDS - 0.6]
                 middle = sorted(late)[len(late) // 2] if late else 0

@@ -31,28 +31,28 @@ class Authority:
                  "--template", template, "--outfile", self.folder / "ca-cert.pem")
 
     @staticmethod
-    def _key(path):
-        certtool("--generate-privkey", "--key-type", "ecdsa", "--curve", "secp256r1",
-                 "--outfile", path)
+    def _key(path, rsa_bits=None):
+        kind = (["rsa", "--bits", rsa_bits] if rsa_bits else ["ecdsa", "--curve", "secp256r1"])
+        certtool("--generate-privkey", "--key-type", *kind, "--outfile", path)
 
-    def _certify(self, role, template):
+    def _certify(self, role, template, rsa_bits=None):
         self.made += 1
         folder = self.folder / f"{role}{self.made}"
         folder.mkdir()
         shutil.copy(self.folder / "ca-cert.pem", folder)
         info = folder / "info"
         info.write_text(template)
-        self._key(folder / f"{role}-key.pem")
+        self._key(folder / f"{role}-key.pem", rsa_bits)
         certtool("--generate-certificate", "--load-ca-certificate", self.folder / "ca-cert.pem",
                  "--load-ca-privkey", self.folder / "ca-key.pem",
                  "--load-privkey", folder / f"{role}-key.pem",
                  "--template", info, "--outfile", folder / f"{role}-cert.pem")
         return folder
 
-    def server(self, validity=VALID, name="localhost", address="127.0.0.1"):
+    def server(self, validity=VALID, name="localhost", address="127.0.0.1", rsa_bits=None):
         return self._certify("server", f"cn = {name}\ndns_name = {name}\n"
                              f"ip_address = {address}\ntls_www_server\nsigning_key\n"
-                             f"encryption_key\n{validity}")
+                             f"encryption_key\n{validity}", rsa_bits)
 
     def client(self, certified=True, validity=VALID, name="client"):
         if certified:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a client was told is durable is there after the server was killed.
+"""Data that was acknowledged as durable exists after the server was killed.
 
-The store is a file system (forgetful.cc) that loses whatever was not synced when the server dies.
+The store is a file system (forgetful.cc) that loses data that was not synced when the server dies.
 Clients write all the time: one with FUA, one that flushes now and then, fio with checksums in its
-blocks, and one more fio that is in the way. After each kill everything that was durable is read
-back, by the clients themselves and by fio --verify_only. On a store that answers a sync and forgets
-the data all the same, the same check must find the loss.
+blocks, and another fio as additional load. After each kill all durable data is read back, by the
+clients themselves and by fio --verify_only. On a store that acknowledges a sync and loses the data
+anyway, the same check must find the loss.
 """
 import pathlib
 import random
@@ -24,13 +24,13 @@ BINARY = s.RELEASE if pathlib.Path(s.RELEASE).exists() else s.WEIR
 KILLS = 50
 BLOCK = 4096
 MIB = 1 << 20
-FIO = 4 * MIB, 2 * MIB       # where fio writes what it will verify
+FIO = 4 * MIB, 2 * MIB       # where fio writes data that it verifies
 NOISE = 8 * MIB, 8 * MIB     # where another one only writes
 
 
 class Writer(threading.Thread):
-    """A client that writes blocks of its region until the server is gone, and keeps account of
-    what each block may hold: what was durable last, or anything that was written after it."""
+    """A client that writes blocks of its region until the server is gone, and records what each
+    block may contain: the last durable value, or any value written after it."""
 
     def __init__(self, server, region, flags, flush_every, blocks):
         super().__init__()
@@ -40,7 +40,7 @@ class Writer(threading.Thread):
         self.flush_every = flush_every
         self.blocks = blocks  # block: values it may hold, the durable one first
         self.random = random.Random(region)
-        self.durable = 0      # writes that were
+        self.durable = 0      # durable writes
 
     def run(self):
         handle = nbd.NBD()
@@ -77,7 +77,7 @@ def verified(number):
 
 
 class Kill:
-    """Kills a server that serves a forgetful disk, again and again."""
+    """Repeatedly kills a server that serves a forgetful disk."""
 
     def __init__(self, disk):
         self.disk = disk
@@ -90,7 +90,7 @@ class Kill:
         return Server("--export", f"a=file:{self.disk}", binary=BINARY)
 
     def once(self, number):
-        """Everything that is wrong afterwards."""
+        """Returns all errors found afterwards."""
         with self.serve() as server:
             writers = [Writer(server, region, *how, self.blocks[region])
                        for region, how in self.regions.items()]
@@ -106,7 +106,7 @@ class Kill:
                 while any(writer.durable < 10 for writer in writers):
                     assert time.monotonic() < deadline, "nothing gets durable"
                     time.sleep(0.01)
-                time.sleep(self.random.random() / 20)  # anywhere in the midst of it
+                time.sleep(self.random.random() / 20)  # at any moment
             finally:
                 server.kill()
                 noise.kill()  # fio may wait for ever for replies
@@ -126,7 +126,7 @@ class Kill:
                 for block, values in blocks.items():
                     found = bytes(handle.pread(BLOCK, block * BLOCK))
                     lost += found not in values
-                    blocks[block] = [found]  # what counts from now on
+                    blocks[block] = [found]  # the expected value from now on
                 if lost:
                     wrong.append(f"region {region}: {lost} blocks lost what was durable")
             handle.shutdown()

@@ -30,7 +30,7 @@ class Fairness(MeasuredTest):
         self.assertTrue(self.unfair(self.shares("--adaptive", "off")))
 
     def sizes(self, *arguments):
-        """Bytes a second of each that is not half of 100 MB."""
+        """Bytes per second of each client that did not get half of 100 MB."""
         with Server("--export", "a=memory:64MiB", "--capacity", "100MB/s", *arguments,
                     binary=BINARY) as server:
             rates = fio([("small", server.uri("a,job=small"), "--bs=4k"),

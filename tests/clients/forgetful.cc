@@ -2,15 +2,15 @@
 //
 // forgetful [--ignore-sync | --fail-sync=N] SIZE MOUNTPOINT [FUSE OPTION ...]
 //
-// A file system with one file, `disk`, that loses what was not synced when whoever had it open
-// dies: the nearest thing to a power failure that a process can have. Written is what the kernel
-// has asked for; kept is what an fsync was asked for afterwards. Opening the file begins with what
-// was kept.
+// A file system with one file, `disk`, that loses all data that was not synced when the process
+// that has it open dies: the closest that a process can get to a power failure. `now` is the data
+// that the kernel has written; `kept` is the data as of the last fsync. Opening the file starts
+// with the kept data.
 //
 //   write --> now          fsync: now --> kept          open: kept --> now
 //
-// With --ignore-sync an fsync is answered and forgotten like everything else, as by a device that
-// lies: a test of durability has to fail on it. With --fail-sync=N the Nth fsync fails with EIO.
+// With --ignore-sync an fsync is acknowledged and ignored, as by a device that lies: a test of
+// durability must fail on it. With --fail-sync=N the Nth fsync fails with EIO.
 #define FUSE_USE_VERSION 31
 #include <algorithm>
 #include <cerrno>
@@ -36,9 +36,9 @@ struct Disk {
   unsigned long syncs = 0;
   unsigned long failing_sync = 0;  // 0: none
 };
-Disk disk;  // fuse is told to run one thread
+Disk disk;  // fuse runs one thread
 
-// The dirty blocks of one image become those of the other.
+// Copies the dirty blocks of one image to the other.
 void settle(const std::vector<char>& from, std::vector<char>& to) {
   for (const std::size_t block : disk.dirty) {
     const std::size_t at = block * kBlock;

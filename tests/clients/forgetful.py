@@ -42,8 +42,8 @@ class Forgetful:
 
     @contextlib.contextmanager
     def hanging(self):
-        """It takes no requests while the block lasts. SIGSTOP only asks for that: until it has
-        stopped it may still take one, and whoever waits for the answer to that one cannot be
+        """It processes no requests while the block lasts. SIGSTOP takes effect later: until it has
+        stopped it may still accept a request, and a process that waits for the answer cannot be
         killed."""
         self.process.send_signal(signal.SIGSTOP)
         try:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Groups of clients that take turns, seen by two real clients from two addresses of loopback.
 
-Both send all of their reads at once to a slow store; what counts is how often the replies change
-from one client to the other, whatever the pace of the machine: all that has come for one client is
-read at once, so a test that had to wait for the processor sees fewer changes, never more turns.
+Both send all of their reads at once to a slow store; the test counts how often the replies change
+from one client to the other, whatever the speed of the machine: all replies that have arrived for
+one client are read at once, so a test that had to wait for the processor sees fewer changes, never
+more.
 """
 import contextlib
 import pathlib
@@ -40,10 +41,10 @@ nids = "127.0.0.3@tcp"
 
 
 class Clients(unittest.TestCase):
-    """Two, from two addresses."""
+    """Two clients, from two addresses."""
 
     def changes(self, config, *arguments):
-        """How often a reply is for another client than the one before it."""
+        """How often a reply is for a different client than the previous one."""
         folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         (folder / "weir.conf").write_text(config, encoding="utf-8")
         order, left = [], len(CLIENTS) * READS * (16 + 512)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients that break the protocol, vanish, dawdle or flood: they harm nobody but themselves."""
+"""Clients that break the protocol, vanish, stall or flood: they do not affect other clients."""
 import contextlib
 import pathlib
 import random
@@ -16,7 +16,7 @@ AT_ONCE = 5             # seconds, on a busy machine and with sanitizers
 CONNECTION = 64 * 1024  # bytes that a connection may take beside payload
 CLASS = 4 * 1024        # that a class and its job may take
 SLACK = 16 * MIB        # of the allocator and the kernel's pages
-RELEASE = s.RELEASE if pathlib.Path(s.RELEASE).exists() else s.WEIR  # whose memory is its own
+RELEASE = s.RELEASE if pathlib.Path(s.RELEASE).exists() else s.WEIR  # without memory of sanitizers
 
 
 class HostileTest(unittest.TestCase):
@@ -40,7 +40,7 @@ class HostileTest(unittest.TestCase):
         return client
 
     def is_well(self):
-        """A good client is served at once, which is not what follows a timeout of a bad one."""
+        """A valid client is served at once, and not only after the timeout of a bad one."""
         begun = time.monotonic()
         client = self.enter()
         client.sendall(s.request(s.WRITE, 7, 4096, 4, payload=b"well") +
@@ -125,7 +125,7 @@ class Vanishes(HostileTest):
             receive_one = s.simple_reply(client, 4096)
             self.assertEqual(receive_one[0], 0)
             client.close()
-            # Another job is not held up, and the server ends at once: nothing is left to drain.
+            # Another job is not delayed, and the server stops at once: there is nothing to drain.
             client = server.connect()
             s.enter(client, b"a,job=fast")
             client.sendall(s.request(s.READ, 1, 0, 4096))
@@ -154,14 +154,14 @@ class Dawdles(HostileTest):
         asked = b"".join(s.request(s.READ, i, 0, MIB) for i in range(64))
         slow = [self.enter(b"f") for _ in range(20)]
         for client in slow:
-            client.sendall(asked)  # 64 MiB each, and nobody takes them
+            client.sendall(asked)  # 64 MiB each, which the client does not read
         self.is_well()
         client = self.enter(b"f")
         client.sendall(s.request(s.READ, 1, 0, 4096))
         self.assertEqual(s.simple_reply(client, 4096)[0], 0)
-        # Of 1,280 MiB that were asked for.
+        # Of 1,280 MiB that were requested.
         self.assertLess(self.server.memory() - before, 64 * MIB + 21 * CONNECTION + SLACK)
-        # A client that begins to read gets everything, in whatever order it was ready.
+        # A client that starts to read gets everything, in any order.
         replies = [s.simple_reply(slow[0], MIB)[:2] for _ in range(64)]
         self.assertEqual(sorted(replies), [(0, i) for i in range(64)])
 
@@ -192,8 +192,8 @@ class Stalls(HostileTest):
     def test_they_make_room_for_others_and_slow_ones_go_on(self):
         slow = self.enter()
         slow.sendall(s.request(s.WRITE, 5, 0, 2 * MIB))
-        # A first buffer may take half of what is left, so smaller ones come last. Those before the
-        # last ones fill the memory once: whoever waits behind them waits for one of them.
+        # A first buffer may take half of the remaining memory, so smaller ones come last. The
+        # earlier ones fill the memory once: later clients wait for one of them.
         sizes = [8 * MIB] * 6 + [4 * MIB, 2 * MIB, MIB, MIB // 2, MIB // 4] + [MIB // 8] * 49
         neighbour = self.enter()
         stalled = [self.enter() for _ in sizes]
@@ -204,7 +204,7 @@ class Stalls(HostileTest):
         answered, sent, given = 0, 0, 0
         begun = time.monotonic()
         while answered < 10:
-            # A window begins when a payload was last looked at, so it is two at most.
+            # A window starts when a payload was last checked, so it takes two windows at most.
             elapsed = time.monotonic() - begun
             self.assertLess(elapsed, 3 * self.WINDOW, "it waits for memory")
             owed = int(elapsed * 3 * self.ENOUGH / self.WINDOW) - given
@@ -220,7 +220,7 @@ class Stalls(HostileTest):
                    "the client has sent"
                    in self.server.log)
         self.assertTrue(s.is_closed(stalled[0]))
-        self.is_well()  # there is memory for newcomers, too
+        self.is_well()  # there is memory for new clients too
         slow.sendall(bytes(2 * MIB - given))
         self.assertEqual(s.simple_reply(slow), (0, 5, b""))
 
@@ -236,7 +236,7 @@ class Stalls(HostileTest):
 
 
 class Hoards(unittest.TestCase):
-    """Clients that ask for much and read nothing, more than the memory would hold."""
+    """Clients that request more than the memory can hold and read nothing."""
     HOARDERS = 140
     MEMORY = 64 * MIB
 
@@ -268,7 +268,7 @@ class Hoards(unittest.TestCase):
 
     @staticmethod
     def clogged(enter):
-        """After it a reply is on the way that is more than the socket takes."""
+        """Afterwards a reply is in progress that is larger than the socket buffer."""
         def enter_and_clog(client):
             enter(client)
             client.sendall(s.request(s.READ, 1, 0, 8 * MIB))
@@ -276,7 +276,7 @@ class Hoards(unittest.TestCase):
         return enter_and_clog
 
     def hoard(self, enter, text):
-        """What they hold counts and is bounded, and the writer never waits for memory."""
+        """Their memory is counted and bounded, and the writer never waits for memory."""
         before = self.server.memory()
         for _ in range(self.HOARDERS):
             client = self.connect()
@@ -297,7 +297,7 @@ class Hoards(unittest.TestCase):
         return self.server.status()["counters"][counter]
 
     def settled(self):
-        """When the server has read what it will read of them."""
+        """Waits until the server has read all that it will read from them."""
         end = time.monotonic() + STUCK
         last = None
         while (now := (self.status("requests"), self.status("requests_refused"),
@@ -383,13 +383,13 @@ class Floods(HostileTest):
                 sent += client.send(flood)
         except BlockingIOError:
             pass
-        self.assertLess(sent, 100 * len(flood))  # it stops reading
+        self.assertLess(sent, 100 * len(flood))  # the server stops reading
         self.is_well()
         self.assertLess(self.server.memory() - before, 64 * MIB + 2 * CONNECTION + SLACK)
 
 
 class Turnover(unittest.TestCase):
-    """Much comes and goes; what is free is used again or given back."""
+    """Connections and requests come and go; free memory is reused or returned."""
 
     def serve(self, *arguments):
         server = self.enterContext(Server("--export", "a=memory:8MiB", "--memory", "64MiB",
@@ -406,7 +406,7 @@ class Turnover(unittest.TestCase):
         return client
 
     def test_buffers_of_changing_sizes_take_no_more_than_the_limit(self):
-        """Writes that lack their last byte hold their buffers for as long as the test wants."""
+        """Writes without their last byte hold their buffers as long as the test needs them."""
         server = self.serve()
         choose = random.Random(1)
         idle = [self.enter(server, f"j.{number}") for number in range(100)]
@@ -426,12 +426,12 @@ class Turnover(unittest.TestCase):
                 client.sendall(b"\0")
                 self.assertEqual(s.simple_reply(client), (0, 1, b""))
                 idle.append(client)
-            # Others come: what they need lies between the buffers.
+            # Other clients connect: their memory is between the buffers.
             idle[0].close()
             idle[0] = self.enter(server, f"j.{number}")
 
     def test_invented_jobs_take_no_more_than_their_classes(self):
-        """Tables of 8,192 jobs are made anew all the time meanwhile."""
+        """Meanwhile tables of 8,192 jobs are copied all the time."""
         server = self.serve("--capacity", "100k")
         before = server.memory()
         for number in range(14_000):
@@ -448,11 +448,11 @@ class Turnover(unittest.TestCase):
         bad = s.request(77, 1) * 1023
         for number in range(100):
             clients.append(self.enter(server, f"j.{number}"))
-            clients[-1].sendall(s.request(s.READ, 1, 0, 8 * MIB))  # more than the socket takes
+            clients[-1].sendall(s.request(s.READ, 1, 0, 8 * MIB))  # more than the socket buffer
             clients[-1].setblocking(False)
             with contextlib.suppress(BlockingIOError):
                 clients[-1].send(bad)
-            # What stays of this job lies behind the requests.
+            # The remaining memory of this job is after the requests.
             self.enter(server, f"k.{number}").close()
         self.until(lambda: server.memory() - before > 16 * MIB)
         for client in clients:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A log that cannot be written: nobody but the log has a problem."""
+"""A log that cannot be written affects nothing else."""
 import contextlib
 import fcntl
 import os
@@ -29,7 +29,7 @@ def broken_pipe():
 
 @contextlib.contextmanager
 def full_pipe():
-    """Nobody reads it, and nothing more fits."""
+    """A pipe that is full and not read."""
     reads, writes = os.pipe()
     flags = fcntl.fcntl(writes, fcntl.F_GETFL)
     fcntl.fcntl(writes, fcntl.F_SETFL, flags | os.O_NONBLOCK)
@@ -44,7 +44,7 @@ def full_pipe():
 
 @contextlib.contextmanager
 def closed():
-    fd = os.open("/dev/null", os.O_RDONLY)  # cannot be written, like one that is closed
+    fd = os.open("/dev/null", os.O_RDONLY)  # cannot be written, like a closed descriptor
     yield fd
     os.close(fd)
 
@@ -79,7 +79,7 @@ class Serve(unittest.TestCase):
             server.process.send_signal(signal.SIGHUP)
             self.is_well(server)
             dropped = server.status()["counters"]["log_dropped"]
-            # The log has a thread of its own, which may drop another one meanwhile.
+            # The log has its own thread, which may drop another line meanwhile.
             counted = re.search(r"^weir_log_dropped_total (\d+)$", server.fetch("/metrics"), re.M)
             self.assertGreaterEqual(int(counted[1]), dropped)
             server.process.send_signal(signal.SIGTERM)
@@ -104,7 +104,7 @@ class Serve(unittest.TestCase):
 
 
 class Commands(unittest.TestCase):
-    """Each has the exit status it would have had."""
+    """Each command has the same exit status as with a working log."""
 
     def statuses(self, stderr):
         for expected, arguments in ((64, ("nonsense",)), (64, ("serve", "--nonsense")),
@@ -124,7 +124,7 @@ class Commands(unittest.TestCase):
             self.statuses(stderr)
 
     def lock_run(self, stderr):
-        """Without a server it says so, and gives up when it was told to."""
+        """Without a server it reports this, and gives up after the timeout."""
         done = subprocess.run([WEIR, "lock", "run", "--server", "127.0.0.1:1", "--timeout", "3s",
                                "x", "--", "true"], stdout=subprocess.PIPE, stderr=stderr,
                               timeout=STUCK, check=False)

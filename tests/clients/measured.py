@@ -3,24 +3,56 @@
 
 A figure may be missed because the server is wrong, or because another process had the processor.
 The kernel counts what other machines took (steal) and how long all processes ran, and the clients
-and the server count their own time; the rest is what others took. A miss on a quiet machine fails
-at once. After a miss on a busy machine the measurement is repeated once, and the reason is printed;
-if the machine was busy again the test is skipped, which ./dev test counts and shows.
+and the server count their own time; the rest is what others took. A host may also stop a processor
+of this machine without counting it: a watch on each processor sleeps for short times and adds up
+how much later it woke. A miss on a quiet machine fails at once. After a miss on a busy machine the
+measurement is repeated once, and the reason is printed; if the machine was busy again the test is
+skipped, which ./dev test counts and shows.
+
+    python3 measured.py PROCESSOR
+
+is a watch, until its standard input ends. It prints a line when it begins, and then the seconds for
+which the processor stood still.
 """
 import contextlib
 import json
 import os
 import pathlib
+import select
 import subprocess
 import sys
+import time
 import unittest
 
-from server import STUCK
+QUIET_PERCENT = 8     # of a processor that others may take
+STILL_PERCENT = 1     # of the time for which a processor may stand still
+SLEEP = 0.002         # of a watch
+LATE = 0.006          # a watch that wakes later than this; its turn among others comes before
+
+
+def watch(processor):
+    """The seconds for which the processor let this process wait until standard input ended."""
+    os.sched_setaffinity(0, {processor})
+    still, before = 0.0, time.monotonic()
+    print("watching", flush=True)  # from here on nothing is missed
+    while True:
+        has_ended = select.select([sys.stdin], [], [], SLEEP)[0]
+        now = time.monotonic()
+        late = now - before - SLEEP
+        still += late if late > LATE else 0.0
+        if has_ended:
+            return still
+        before = now
+
+
+if __name__ == "__main__":
+    print(watch(int(sys.argv[1])))
+    sys.exit()
+
+from server import STUCK  # noqa: E402
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from run import note  # noqa: E402
-
-QUIET_PERCENT = 8     # of a processor that others may take
 
 
 def busy_seconds():
@@ -50,9 +82,16 @@ def own_seconds():
 
 
 class Machine:
-    """What others took while the block ran, in percent of one processor."""
+    """What others took while the block ran, and how long it stood still, in percent of one
+    processor; and both in words."""
 
     def __enter__(self):
+        self.watches = [
+            subprocess.Popen([sys.executable, __file__, str(processor)], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE, text=True)
+            for processor in sorted(os.sched_getaffinity(0))]
+        for one in self.watches:
+            one.stdout.readline()
         self.wall = os.times().elapsed
         self.busy, self.steal = busy_seconds()
         self.own = own_seconds()
@@ -61,10 +100,16 @@ class Machine:
     def __exit__(self, *_):
         busy, steal = busy_seconds()
         others = busy - self.busy - (own_seconds() - self.own) + steal - self.steal
-        self.taken = 100 * max(others, 0) / max(os.times().elapsed - self.wall, 0.001)
+        percent = 100 / max(os.times().elapsed - self.wall, 0.001)
+        self.taken = percent * max(others, 0)
+        self.still = percent * max(float(one.communicate()[0]) for one in self.watches)
 
     def is_quiet(self):
-        return self.taken <= QUIET_PERCENT
+        return self.taken <= QUIET_PERCENT and self.still <= STILL_PERCENT
+
+    def __str__(self):
+        return (f"others took {self.taken:.0f} % of a processor and one stood still for "
+                f"{self.still:.1f} % of the time")
 
 
 class MeasuredTest(unittest.TestCase):
@@ -83,7 +128,7 @@ class MeasuredTest(unittest.TestCase):
                 wrong = attempt()
             if not wrong:
                 return
-            reason = f"{wrong} while others took {machine.taken:.0f} % of a processor"
+            reason = f"{wrong} while {machine}"
             if machine.is_quiet():
                 self.fail(reason)
             if tries == 1:

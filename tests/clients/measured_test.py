@@ -4,11 +4,13 @@ import contextlib
 import io
 import os
 import pathlib
+import signal
 import tempfile
+import time
 import unittest
 from unittest import mock
 
-from measured import MeasuredTest
+from measured import Machine, MeasuredTest
 
 
 class FakeMachine:
@@ -25,6 +27,9 @@ class FakeMachine:
 
     def is_quiet(self):
         return self.taken == 0
+
+    def __str__(self):
+        return f"others took {self.taken} %"
 
 
 class Measured(unittest.TestCase):
@@ -80,6 +85,18 @@ class Measured(unittest.TestCase):
         result, attempts, _ = self.run_one([self.BUSY, self.BUSY], ["slow", "slower"])
         self.assertEqual((len(result.skipped), attempts), (1, 2))
         self.assertIn("the machine was busy twice: slower", result.skipped[0][1])
+
+
+class Still(unittest.TestCase):
+    def test_a_processor_that_stands_still_is_not_quiet(self):
+        with Machine() as machine:
+            watch = machine.watches[0]
+            os.kill(watch.pid, signal.SIGSTOP)
+            time.sleep(0.2)
+            os.kill(watch.pid, signal.SIGCONT)
+        self.assertGreater(machine.still, 10)
+        self.assertFalse(machine.is_quiet())
+        self.assertRegex(str(machine), r"stood still for \d")
 
 
 if __name__ == "__main__":

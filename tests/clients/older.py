@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a program as if on another system: a filter of system calls (seccomp) answers for it.
+"""Runs a program as if on another system, with a filter of system calls (seccomp).
 
     python3 tests/clients/older.py linux-4.18 weir serve ...
 
@@ -7,11 +7,11 @@ The systems:
   linux-4.18     system calls that are newer do not exist (ENOSYS), and a buffered write cannot be
                  told not to wait (EOPNOTSUPP)
   container      io_uring is not permitted (EPERM), as in the default profiles of container engines
-  no-enter       io_uring can be set up, and not used
+  no-enter       io_uring can be set up, but not used
   no-register    io_uring can be set up, but nothing can be registered with it
-  no-copies      threads of epoll cannot read from files (EIO): what is served all the same was sent
+  no-copies      threads of epoll cannot read from files (EIO): data that is still served was sent
                  from the page cache
-  no-copies-6.4  the same before Linux 6.5, which cannot be asked what is cached
+  no-copies-6.4  the same before Linux 6.5, which cannot report what is cached
 """
 import ctypes
 import errno
@@ -22,8 +22,8 @@ import sys
 
 IO_URING_SETUP, IO_URING_ENTER, IO_URING_REGISTER = 425, 426, 427
 CACHESTAT = 451
-# The first number that Linux 4.18 does not know, and pwritev2, by machine. Numbers of later calls
-# are the same everywhere.
+# The first system call number that Linux 4.18 does not have, and pwritev2, by machine. Numbers of
+# later calls are the same everywhere.
 FIRST_UNKNOWN = {"x86_64": 335}.get(platform.machine(), 424)
 PREADV = {"x86_64": 295, "aarch64": 69}.get(platform.machine())
 PWRITEV2 = {"x86_64": 328, "aarch64": 287}.get(platform.machine())
@@ -40,7 +40,7 @@ def instruction(code, value, if_true=0, if_false=0):
 
 
 def refuse(number, error):
-    """Of one system call."""
+    """The filter for one system call."""
     return instruction(EQUAL, number, 0, 1) + instruction(RETURN, FAIL | error)
 
 

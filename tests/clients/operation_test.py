@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""weir serve as its operator meets it: options, signals, the service manager, limits."""
+"""weir serve as operators run it: options, signals, the service manager, limits."""
 import os
 import pathlib
 import signal
@@ -100,7 +100,7 @@ class Usage(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             left = pathlib.Path(folder) / "left"
             with socket.socket(socket.AF_UNIX) as dead:
-                dead.bind(str(left))  # and nobody listens any more
+                dead.bind(str(left))  # and no process listens any more
             with Server(*self.EXPORT, "--listen", f"unix:{left}"):
                 pass
             self.assertFalse(left.exists())
@@ -113,7 +113,7 @@ class Usage(unittest.TestCase):
             self.assertEqual(status, 73)
             self.assertIn("the file there is not a socket", err)
             self.assertEqual(precious.read_text(), "kept")
-            # One whose server has no room for another client just now is not left behind either.
+            # A socket whose server is only too busy to accept is not stale either.
             busy = pathlib.Path(folder) / "busy"
             with socket.socket(socket.AF_UNIX) as full, socket.socket(socket.AF_UNIX) as client:
                 full.bind(str(busy))
@@ -133,7 +133,7 @@ class Signals(unittest.TestCase):
             client = server.connect()
             s.enter(client, b"a,job=slow")
             client.sendall(b"".join(s.request(s.READ, i, 0, 512) for i in range(100)))
-            # All came in one piece, so with the first reply the others were admitted too.
+            # All arrived in one piece, so after the first reply the others were admitted too.
             self.assertEqual(s.simple_reply(client, 512), (0, 0, bytes(512)))
             started = time.monotonic()
             server.process.send_signal(signal.SIGTERM)
@@ -141,7 +141,7 @@ class Signals(unittest.TestCase):
                 self.assertEqual(s.simple_reply(client, 512), (0, i, bytes(512)))
             self.assertTrue(s.is_closed(client))
             self.assertEqual(server.process.wait(STUCK), 0)
-            # At once, and not when the timeout ends the wait.
+            # At once, and not only at the timeout.
             self.assertLess(time.monotonic() - started, 10)
             client.close()
 
@@ -156,13 +156,13 @@ class Signals(unittest.TestCase):
             self.assertEqual(server.process.wait(STUCK), 0)
             took = time.monotonic() - started
             client.close()
-        # It waits for the client, and for no longer than it was told. Giving 64 MiB of the store
-        # back takes its time under the address sanitizer.
+        # It waits for the client, but not longer than the timeout. Freeing 64 MiB of the store
+        # takes long under the address sanitizer.
         self.assertGreaterEqual(took, 0.9)
         self.assertLess(took, 5)
 
     def drains(self, server):
-        """After SIGTERM it ends in time, and says why it ends as it does."""
+        """After SIGTERM it stops in time, and logs the reason of its exit status."""
         server.expected = 74
         started = time.monotonic()
         server.process.send_signal(signal.SIGTERM)
@@ -207,8 +207,8 @@ class Signals(unittest.TestCase):
                 ("cache", s.request(s.CACHE, 2, 8 << 20, 4096) +
                  s.request(s.READ, 3, 8 << 20, 4096))):
             with self.subTest(what), Forgetful() as fuse:
-                # The kernel learns that this one need not be told when a file is closed: else it
-                # would keep the process until it was.
+                # The kernel learns that this file system handles no flush on close: otherwise it
+                # would keep the process until one was answered.
                 fuse.disk.open("rb").close()
                 with Server("--export", f"a=file:{fuse.disk}", "--drain-timeout", "1s") as server:
                     client = server.connect()
@@ -217,14 +217,14 @@ class Signals(unittest.TestCase):
                     s.receive(client, 16)
                     with fuse.hanging():
                         client.sendall(hang)
-                        time.sleep(0.5)  # it has reached the store, or not yet: both must end
+                        time.sleep(0.5)  # it may or may not have reached the store: both must end
                         self.assertLess(self.drains(server), 15)
                     client.close()
                 self.assertRegex(server.log, "unfinished in its store|the server hangs")
 
     @staticmethod
     def blocks_sigterm(server):
-        """It has its own way with the signal."""
+        """The process handles SIGTERM itself."""
         status = pathlib.Path(f"/proc/{server.process.pid}/status").read_text(encoding="utf-8")
         blocked = next(line for line in status.splitlines() if line.startswith("SigBlk:"))
         return int(blocked.split()[1], 16) >> (signal.SIGTERM - 1) & 1
@@ -238,14 +238,14 @@ class Signals(unittest.TestCase):
             self.assertIn("stopped during the start, which hangs", server.log)
 
     def test_a_trace_that_hangs_does_not_hold_up_clients(self):
-        """The end waits for it: the kernel does not give up a file that is being closed."""
+        """The exit waits for it: the kernel does not abandon a file that is being closed."""
         with Forgetful() as fuse:
             with Server("--export", "a=memory:1MiB", "--trace", str(fuse.disk)) as server:
                 client = server.connect()
                 s.enter(client)
                 client.settimeout(5)
                 with fuse.hanging():
-                    for i in range(100):  # for longer than the trace waits before it writes
+                    for i in range(100):  # longer than the trace waits before it writes
                         client.sendall(s.request(s.READ, i, 0, 512))
                         self.assertEqual(s.simple_reply(client, 512), (0, i, bytes(512)))
                         time.sleep(0.01)
@@ -260,7 +260,7 @@ class Signals(unittest.TestCase):
             with Server("--export", "a=memory:1MiB", "--jobs", str(jobs),
                         "--drain-timeout", "1s") as server:
                 jobs.unlink()
-                os.mkfifo(jobs)  # nobody will ever write to it
+                os.mkfifo(jobs)  # never written to
                 server.process.send_signal(signal.SIGHUP)
                 self.assertLess(self.drains(server), 15)
             self.assertIn("the drain timeout has expired and the server hangs", server.log)
@@ -280,7 +280,7 @@ class Signals(unittest.TestCase):
                 wait_for("they are read", lambda: self.nodes(server, "ior.n1") == 8)
 
     def nodes(self, server, job):
-        """With which it counts once it has a request."""
+        """The number of nodes with which the job counts once it has a request."""
         server.read(job, 1)
         return wait_for("it is listed", lambda: {
             one["job"]: one["nodes"] for one in server.get("/v1/services/ost_io/jobs")}.get(job))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients that nobody here wrote: nbdinfo, nbdcopy, qemu-img, qemu-io, fio and libnbd."""
+"""Clients of other projects: nbdinfo, nbdcopy, qemu-img, qemu-io, fio and libnbd."""
 import errno
 import filecmp
 import itertools
@@ -47,7 +47,7 @@ class PeersTest(unittest.TestCase):
 
     @classmethod
     def block_device(cls):
-        """Options for an export of a block device, where one can be made."""
+        """Options for an export of a block device, if one can be created."""
         if os.geteuid() != 0:
             return ()
         image = cls.folder / "device"
@@ -91,7 +91,7 @@ class Tools(PeersTest):
         for name in self.writable:
             for tcp in (False, True):
                 with self.subTest(name, tcp=tcp):
-                    # Another one each time: what was copied before must not be taken for it.
+                    # Different data each time, so that an earlier copy is not mistaken for it.
                     source.write_bytes(os.urandom(8 * MIB) + bytes(8 * MIB) +
                                        os.urandom(8 * MIB) + bytes(40 * MIB))
                     back = self.folder / "back"
@@ -115,10 +115,10 @@ class Tools(PeersTest):
                                          self.uri(name)))
                 self.assertEqual(sum(one["length"] for one in extents), 64 * MIB)
                 self.assertFalse(extents[0]["zero"])
-                if name != "device":  # which cannot tell what it has no data for
+                if name != "device":  # which cannot report holes
                     self.assertTrue(any(one["zero"] and one["start"] >= 4 * MIB
                                         for one in extents))
-        # QEMU's own syntax takes the comma, so its users write a slash.
+        # QEMU's syntax uses the comma, so its users write a slash.
         run("qemu-img", "info", self.uri("memory/job=ior.n1"))
 
     def test_qemu_io(self):
@@ -203,7 +203,7 @@ class Libnbd(PeersTest):
                     entries.extend(extents)
 
                 client.block_status(4 * MIB, 0, note)
-                # Devices cannot tell where their holes are.
+                # Devices cannot report their holes.
                 holes = name != "device"
                 pairs = list(zip(entries[::2], entries[1::2]))
                 self.assertEqual(pairs[:3], [(MIB, 3), (65536, 0), (3 * MIB - 65536, 3)] if holes
@@ -283,7 +283,8 @@ class StoreErrors(unittest.TestCase):
                         client.pread(length, 3 * MIB)
                     self.assertEqual(caught.exception.errnum, errno.EIO)
                 self.assertEqual(client.pread(MIB, MIB), b"x" * MIB)
-                # What is missing is no hole: a copy that asks first must not take it for zeroes.
+                # The missing part is not reported as a hole: a copy that asks first must not treat
+                # it as zeroes.
                 extents = []
                 client.block_status(4 * MIB, 0, lambda name, at, entries, error:
                                     extents.extend(entries))
@@ -292,7 +293,7 @@ class StoreErrors(unittest.TestCase):
 
     def test_a_full_disk_reaches_the_client_and_the_server_goes_on(self):
         with tempfile.TemporaryDirectory() as folder:
-            # A file that may not grow: the limit of the process plays the full disk.
+            # A file that cannot grow: a limit of the process simulates the full disk.
             binary = pathlib.Path(folder) / "weir"
             binary.write_text("#!/bin/sh\nulimit -f 4096\ntrap '' XFSZ\n"
                               f"exec {WEIR} \"$@\"\n", encoding="utf-8")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""weir serve --trace and weir sim --replay: what a real server decided under real clients is
-decided again, call by call."""
+"""weir serve --trace and weir sim --replay: the decisions of a real server under real clients are
+repeated, call by call."""
 import pathlib
 import signal
 import subprocess
@@ -44,7 +44,8 @@ class Replay(Traced):
         config = self.folder / "weir.conf"
 
         def write(change):
-            # A rule that comes and goes, one whose rate changes, nodes, capacity and device.
+            # A rule that is started and stopped, one whose rate changes, nodes, capacity and
+            # device.
             rules = [f"start limited jobid={{c}} rate={100 + change % 7 * 50}"]
             if change % 3 == 1:
                 rules.append("start now_and_then jobid={d} rate=50")
@@ -111,7 +112,7 @@ nodes = {{ a = {1 + change % 4}, b = {1 + change % 3} }}
 class Damage(Traced):
     @staticmethod
     def record_after(trace, place):
-        """The first record of the block behind this place; heads of blocks have other checks."""
+        """The first record of the block after this position; block headers have other checks."""
         at = 8
         while at < place:
             at += 12 + int.from_bytes(trace[at:at + 4], "little")

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A weir server for a test: started, ready, and ended properly.
+"""A weir server for a test: started, ready, and stopped properly.
 
     with Server("--export", "a=memory:64MiB") as server:
         subprocess.run(["nbdinfo", server.uri("a")])
 
 It listens on a Unix socket and on a free port of 127.0.0.1. Leaving the block stops it with SIGTERM
-and fails if it does not end with status 0, or if a sanitizer had something to say. WEIR_TEST_IO in
+and fails if it does not exit with status 0, or if a sanitizer reported an error. WEIR_TEST_IO in
 the environment is the --io of servers that name none, WEIR_TEST_THREADS their --threads:
 WEIR_TEST_IO=epoll WEIR_TEST_THREADS=4 ./dev test clients
 """
@@ -27,10 +27,10 @@ WEIR = os.environ.get("WEIR_BIN", ROOT / "build/dev/apps/weir/weir")
 RELEASE = os.environ.get("WEIR_RELEASE_BIN", ROOT / "build/release/apps/weir/weir")
 TEST_IO = os.environ.get("WEIR_TEST_IO")
 TEST_THREADS = os.environ.get("WEIR_TEST_THREADS")
-STUCK = 60  # seconds until something that should have happened counts as stuck
+STUCK = 60  # seconds after which a test counts as stuck
 
 
-# For tests that look at memory: a sanitizer keeps little of what was freed.
+# For tests that measure memory: the sanitizer keeps little freed memory.
 LEAN = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=4"}
 
 
@@ -48,13 +48,13 @@ class Server:
             self.arguments += ["--threads", TEST_THREADS]
         self.binary = binary or WEIR
         self.prefix = prefix  # a command that runs it
-        self.subcommand = subcommand  # none of a program that is a server and nothing else
+        self.subcommand = subcommand  # none for a program that is only a server
         self.env = env
-        self.starts = starts  # otherwise the block begins before it is ready
-        self.stderr = stderr  # another one: it is not read, and `log` stays empty
+        self.starts = starts  # otherwise the block starts before it is ready
+        self.stderr = stderr  # if given, it is not read, and `log` stays empty
         self.log = ""
         self.process = None
-        self.expected = 0  # how it is to end
+        self.expected = 0  # expected exit status
 
     def __enter__(self):
         self.launch()
@@ -63,7 +63,7 @@ class Server:
         return self
 
     def launch(self):
-        """Starts it, and does not wait until clients can come."""
+        """Starts it without waiting until clients can connect."""
         self._close_pipes()
         self.expected = 0
         self.process = subprocess.Popen(
@@ -86,8 +86,8 @@ class Server:
             self.control_port = int(ready[-1].rpartition(":")[2])
 
     def await_log(self, *texts, since=0):
-        """What it has logged since then, once one of the texts is in it. A server that lives logs
-        from a thread of its own: what it did and what it said of it come in any order."""
+        """Waits until one of the texts has been logged since then, and returns the log. A running
+        server logs from its own thread, so an action and its log line can appear in any order."""
         deadline = time.monotonic() + STUCK
         while not any(text in self.log[since:] for text in texts):
             ended = self.process.poll() is not None and not self.reader.is_alive()
@@ -100,7 +100,7 @@ class Server:
             self.log += line
 
     def _end_process(self):
-        """Its status, once it has ended."""
+        """Waits for the end of the process and returns its status."""
         try:
             status = self.process.wait(STUCK)
         except subprocess.TimeoutExpired:
@@ -126,14 +126,14 @@ class Server:
             raise AssertionError(f"the server ended with {status}: {self.log}")
 
     def kill(self):
-        """With SIGKILL; it is gone when this returns."""
+        """With SIGKILL; the process has ended when this returns."""
         self.expected = -signal.SIGKILL
         self.process.kill()
         self.process.wait(STUCK)
         self.reader.join()
 
     def end(self, number=signal.SIGTERM):
-        """With the signal; its folder stays, so that it can be launched again."""
+        """Stops it with the signal; its folder is kept, so that it can be launched again."""
         self.process.send_signal(number)
         status = self._end_process()
         assert status == (0 if number == signal.SIGTERM else -number), (status, self.log)
@@ -163,13 +163,13 @@ class Server:
         return json.loads(self.fetch("/v1/status"))
 
     def memory(self):
-        """Bytes of memory the server has in use."""
+        """Resident memory of the server in bytes."""
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
         line = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
         return int(line.split()[1]) * 1024
 
 
-# ---- a client that can be wrong in every way ----
+# ---- a client that can send anything ----
 
 OPT_EXPORT_NAME, OPT_ABORT, OPT_LIST, OPT_GO = 1, 2, 3, 7
 OPT_STRUCTURED_REPLY, OPT_SET_META_CONTEXT = 8, 10
@@ -209,7 +209,7 @@ def option_reply(client):
 
 
 def enter(client, name=b"a"):
-    """Through the handshake into the transmission phase, with simple replies."""
+    """Completes the handshake, with simple replies."""
     greet(client)
     enter_after_greeting(client, name)
 
@@ -251,8 +251,8 @@ def simple_reply(client, length=0):
 
 
 def replies(client, lengths):
-    """The errors of requests by their cookies, in whatever order they are answered; lengths are
-    those of the payload, by cookie."""
+    """The errors of requests by cookie, in any order of replies; `lengths` are the payload sizes by
+    cookie."""
     errors = {}
     while len(errors) < len(lengths):
         error, cookie = reply_head(client)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests that may run and have no buffer: others have their slots meanwhile, and they take one
+"""Requests that may run but have no buffer: others use their slots meanwhile, and they take a slot
 again before they run."""
 import tempfile
 import time
@@ -11,8 +11,8 @@ from server import STUCK, Server
 READS = 512
 SIZE = 32768  # below what is sent from the page cache, so each needs a buffer
 LATENCY = 0.005
-# Replies that a client which reads nothing can be sent, or that are ready for it: the socket's
-# buffer of 1 MiB, which the kernel doubles, and 2 MiB that wait for it. The others are deferred.
+# Replies that are sent to a client that reads nothing, or are ready for it: the socket buffer of 1
+# MiB, which the kernel doubles, and 2 MiB that wait for it. The others are deferred.
 READY_MOST = (2 + 2) * (1 << 20) // SIZE + 2
 
 
@@ -25,7 +25,7 @@ class Slots(unittest.TestCase):
             control=True))
 
     def is_quiet(self):
-        """All requests have come, and none of them waits for a slot or holds one."""
+        """All requests have arrived, and none waits for a slot or holds one."""
         status = self.server.status()
         service = status["services"][0]
         return (status["counters"]["requests"] == READS and service["queued"] == 0

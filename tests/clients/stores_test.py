@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a server does with its stores: devices and files that it opens, errors that it passes on,
-work that it cuts into pieces, and stores that hang."""
+"""Stores of a server: opening devices and files, reporting errors, work in pieces, and stores that
+hang."""
 import contextlib
 import errno
 import fcntl
@@ -35,7 +35,7 @@ def run(*command):
 
 
 def refused(*arguments, lines=1):
-    """What a server says that does not start."""
+    """The error message of a server that does not start."""
     done = subprocess.run([WEIR, "serve", "--listen", "127.0.0.1:0", "--control", "none",
                            *arguments], capture_output=True, text=True, timeout=STUCK, check=False)
     assert done.returncode in (64, 73) and done.stdout == "", (done.returncode, done.stdout,
@@ -45,8 +45,8 @@ def refused(*arguments, lines=1):
 
 
 class Orphan:
-    """An open file, locked or opened alone, whose process is gone, while the block lasts: as after
-    a kill while I/O is under way. It is in flight in a Unix socket, so only the kernel has it."""
+    """An open file, locked or opened exclusively, whose process has ended, while the block lasts:
+    as after a kill during I/O. It is in flight in a Unix socket, so only the kernel holds it."""
     OPENS = """if True:
         import fcntl, os, socket, sys
         file = os.open(sys.argv[1], os.O_RDWR | (0 if sys.argv[2] else os.O_EXCL))
@@ -70,7 +70,7 @@ class Orphan:
         self.socket.close()
 
     def is_waited_for(self, test, server):
-        """The server, which is starting, waits for it, and is ready when it is let go."""
+        """The starting server waits for it, and is ready when it is released."""
         server.await_log(f"waiting for '{self.path}'")
         test.assertIsNone(server.process.poll(), server.log)
         self.socket.close()
@@ -110,7 +110,7 @@ class SyncErrors(StoreTest):
             later.flush()
             self.fails(errno.EIO, first.flush)
             first.flush()
-            # A write that is to be durable tells it as well, to who has not been told.
+            # A durable write also reports the error to a client that has not received it yet.
             third.pread(4096, 0)
             self.fails(errno.EIO, third.pwrite, b"3" * 4096, 4096, nbd.CMD_FLAG_FUA)
             third.pwrite(b"3" * 4096, 4096, nbd.CMD_FLAG_FUA)
@@ -130,7 +130,7 @@ class SyncErrors(StoreTest):
 
 
 class StoreErrors(StoreTest):
-    """Are logged and counted, whoever is still there to be told."""
+    """Errors of stores are logged and counted, even if the client has disconnected."""
 
     def errors(self, server):
         return server.status()["counters"]["store_errors"]
@@ -150,12 +150,12 @@ class StoreErrors(StoreTest):
                 client.sendall(s.request(s.FLUSH, 1))
                 self.until(lambda: server.status()["counters"]["requests"] == 1)
                 client.close()
-                self.until(lambda: server.status()["hung_exports"])  # it knows of both by now
+                self.until(lambda: server.status()["hung_exports"])  # the server has received both
             server.await_log("export 'a': flush: Input/output error (EIO)")
             self.until(lambda: self.errors(server) == 1)  # status may be 0.2 s old
 
     def test_of_a_file_that_gets_shorter_while_it_is_sent(self):
-        # Of a file in memory every kernel sends straight from the file.
+        # Every kernel sends a file in memory directly from the file.
         path = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(dir="/dev/shm"))) / "f"
         with Server("--export", f"a=file:{path},size=64MiB", control=True) as server:
             with server.connect() as client:
@@ -164,7 +164,7 @@ class StoreErrors(StoreTest):
                 self.assertEqual(s.simple_reply(client), (0, 1, b""))
                 client.sendall(s.request(s.READ, 2, 0, 16 * MIB))
                 self.assertEqual(s.reply_head(client), (0, 2))
-                os.truncate(path, 0)  # more of it than a socket holds is still in the file
+                os.truncate(path, 0)  # more than a socket buffer is still in the file
                 self.assertTrue(s.is_closed(client))
             server.await_log("export 'a': read of 16777216 bytes at offset 0: "
                              "Input/output error (EIO)")
@@ -181,11 +181,12 @@ class StoreErrors(StoreTest):
             server.await_log("export 'b': flush")
 
 
-# ---- what is created ----
+# ---- created files ----
 
 class Created(StoreTest):
     def synced_folders(self, trace, folder):
-        """Which files were created or renamed in the folder, and whether it was synced later."""
+        """The files that were created or renamed in the folder, and whether the folder was synced
+        later."""
         creation = re.compile(rf'openat\(.*"{folder}/([^"]*)", [^)]*O_CREAT.* = \d'
                               rf'|rename.*\(.*"[^"]*", .*"{folder}/([^"]*)"[^"]*\) += 0')
         created, synced = set(), set()
@@ -252,7 +253,7 @@ class Created(StoreTest):
 
 
 class Kept(StoreTest):
-    """Files beside the stores, which a killed server may hold as long as those."""
+    """Other files that a killed server may still hold, like its stores."""
 
     def test_a_restart_after_a_kill_waits_for_journal_and_state(self):
         folder = self.folder()
@@ -348,7 +349,7 @@ class Hung(StoreTest):
                 buffers = [nbd.Buffer(4096) for _ in range(20)]
                 for i, buffer in enumerate(buffers):
                     hung.aio_pread(buffer, (i + 100) * 4096)
-                # Slots are given back after a second; then nothing is held up any more.
+                # Slots are given back after a second; then nothing is delayed any more.
                 written = nbd.Buffer.from_bytearray(b"2" * 4096)
                 cookies = [other.aio_pwrite(written, 0) for _ in range(100)]
                 deadline = time.monotonic() + 10
@@ -367,7 +368,7 @@ class Hung(StoreTest):
             self.assertEqual(hung.pread(4096, 0), b"1" * 4096)
 
     def shown(self, server):
-        """What status, API and metrics show of hung exports; they agree."""
+        """Hung exports as shown by status, API and metrics, which must agree."""
         hung = server.status()["hung_exports"]
         text = run(WEIR, "status", "--control", server.control)
         self.assertEqual([f"export '{one['export']}'" in text for one in hung],
@@ -392,7 +393,7 @@ class Hung(StoreTest):
                 for i, buffer in enumerate(buffers):
                     hung.aio_pread(buffer, (i + 100) * 4096)
                 deadline = time.monotonic() + STUCK
-                # It is tried again each second, which is no sign of life.
+                # A request is tried each second, which does not count as a completion.
                 while not any(one["silent_ns"] > 2.5e9 for one in server.status()["hung_exports"]):
                     self.assertLess(time.monotonic(), deadline)
                     hung.poll(10)
@@ -429,7 +430,7 @@ class Hung(StoreTest):
 # ---- block devices ----
 
 class Loop:
-    """A loop device over a file of its own."""
+    """A loop device over its own file."""
 
     def __init__(self, sector, size=64 * MIB, read_only=False):
         self.sector, self.size, self.read_only = sector, size, read_only
@@ -438,7 +439,7 @@ class Loop:
         self.file = tempfile.NamedTemporaryFile()
         self.file.truncate(self.size)
         more = ["--read-only"] if self.read_only else []
-        # Between the choice of a free device and its use another process may take it.
+        # Another process may take the free device before it is used.
         self.path = run("losetup", "--find", "--show", "--sector-size", self.sector, *more,
                         self.file.name).strip()
         return self

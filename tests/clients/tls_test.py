@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TLS, spoken by clients that nobody here wrote: libnbd and its tools (GnuTLS), QEMU (GnuTLS), and
-Python's ssl module (OpenSSL), which is told to misbehave."""
+"""TLS with clients of other projects: libnbd and its tools (GnuTLS), QEMU (GnuTLS), and Python's
+ssl module (OpenSSL), which is made to misbehave."""
 import contextlib
 import os
 import pathlib
@@ -24,6 +24,7 @@ from server import STUCK, Server
 
 OPT_STARTTLS = 5
 ERR_POLICY, ERR_TLS_REQD = 0x80000002, 0x80000005
+TURN_NS = 2_000_000  # with sanitizers; 1 ms without
 
 
 def run(*command):
@@ -46,9 +47,10 @@ class WithCertificates(unittest.TestCase):
     def tearDownClass(cls):
         cls.folder.cleanup()
 
-    def serve(self, *arguments, mode="require", certificates=None, export="a=memory:64MiB"):
+    def serve(self, *arguments, mode="require", certificates=None, export="a=memory:64MiB",
+              control=False):
         return Server("--export", export, "--tls", mode, "--tls-certificates",
-                      str(certificates or self.server), *arguments)
+                      str(certificates or self.server), *arguments, control=control)
 
     def uri(self, server, name="a", certificates=None, tcp=False):
         end = f"tls-certificates={certificates or self.client}"
@@ -57,7 +59,7 @@ class WithCertificates(unittest.TestCase):
         return f"nbds+unix:///{name}?socket={server.socket}&{end}"
 
     def assert_alive(self, server):
-        """Others are served as before."""
+        """Other clients are served as before."""
         done = run("nbdinfo", "--size", self.uri(server))
         self.assertEqual((done.returncode, done.stdout.strip()), (0, str(64 << 20)), done.stderr)
 
@@ -131,7 +133,7 @@ class Clients(WithCertificates):
             client.close()
 
     def secure(self, server):
-        """A socket of Python's, through the question for TLS."""
+        """A Python socket after the request for TLS."""
         raw = server.connect()
         s.greet(raw)
         raw.sendall(s.option(OPT_STARTTLS))
@@ -149,7 +151,7 @@ class Clients(WithCertificates):
             self.assertEqual(s.option_reply(raw)[1], 1)
             context = ssl.create_default_context(cafile=str(self.server / "ca-cert.pem"))
             client = context.wrap_socket(raw, server_hostname="localhost")
-            client.sendall(s.option(OPT_STARTTLS))  # once is enough
+            client.sendall(s.option(OPT_STARTTLS))  # a second request is an error
             self.assertGreater(s.option_reply(client)[1], 1 << 31)
             s.enter_after_greeting(client)
             client.sendall(s.request(s.READ, 7, 0, 512))
@@ -164,6 +166,20 @@ class Clients(WithCertificates):
             self.assertEqual(s.simple_reply(client, 512), (0, 1, bytes(512)))
             self.assertEqual(client.recv(1), b"")  # and not ssl.SSLEOFError
             client.close()
+
+
+class Turns(WithCertificates):
+    def test_the_signature_of_a_large_key_holds_no_thread(self):
+        large = self.good.server(rsa_bits=4096)  # 4 ms or more for a signature
+        for threads in ("1", "2"):
+            with self.serve("--threads", threads, certificates=large, control=True) as server:
+                for _ in range(4):
+                    handle = self.connect(server)
+                    self.assertEqual(len(handle.pread(4096, 0)), 4096)
+                    handle.shutdown()
+                status = server.status()["threads"]
+            longest = max(one["longest_turn_ns"] for one in status)
+            self.assertLess(longest, TURN_NS, status)
 
 
 class Modes(WithCertificates):
@@ -212,7 +228,7 @@ class Modes(WithCertificates):
 
 
 class PlainText(WithCertificates):
-    """What is meant to be encrypted and would not be."""
+    """Configurations that would not encrypt although they are meant to."""
 
     def check(self, *arguments, file=""):
         config = self.path / "plain.conf"
@@ -297,7 +313,7 @@ class Trust(WithCertificates):
         with self.serve("--tls-verify-peer") as server:
             for certificates in strangers:
                 with self.subTest(certificates), self.assertRaises(nbd.Error):
-                    # In TLS 1.3 a client hears of it with the first thing it asks.
+                    # In TLS 1.3 a client gets the error with its first request.
                     self.connect(server, certificates, verify=False).pread(512, 0)
             self.assert_alive(server)
         with self.serve() as server:
@@ -325,12 +341,12 @@ class Renewed(WithCertificates):
         with self.serve("--tls-verify-peer", certificates=self.used) as server:
             first = self.connect(server)
             self.put(self.other.server())
-            self.connect(server).shutdown()  # nobody has said anything yet
+            self.connect(server).shutdown()  # before SIGHUP
             self.hup(server, "reloaded job sizes")
             with self.assertRaises(nbd.Error):
                 self.connect(server)  # it does not trust the new authority
             with self.assertRaises(nbd.Error):
-                # Nor is it trusted any more, which TLS 1.3 tells with the first request.
+                # It is no longer trusted either, which TLS 1.3 reports with the first request.
                 self.connect(server, verify=False).pread(512, 0)
             self.connect(server, theirs).shutdown()
             first.pwrite(b"x" * 512, 0)
@@ -368,7 +384,7 @@ class Renewed(WithCertificates):
             self.put(self.other.server())
             self.assertIn("start r", self.hup(server, "configuration reloaded"))
             self.connect(server, self.other.client()).shutdown()
-            # And the other way round: a file with a mistake keeps the certificates.
+            # Conversely, a file with an error keeps the certificates.
             self.put(self.server)
             conf.write_text("nonsense")
             self.hup(server, "the configuration was not changed")
@@ -413,7 +429,7 @@ class Hostile(WithCertificates):
             self.assert_alive(server)
 
     def test_a_handshake_that_never_ends_is_ended(self):
-        hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"  # the beginning of one
+        hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"  # the start of a handshake
         with self.serve("--handshake-timeout", "300ms") as server:
             for text in (b"", hello):
                 client = self.question(server)
@@ -426,7 +442,7 @@ class Hostile(WithCertificates):
     def test_a_message_of_any_length_is_not_collected(self):
         hello = b"\x01" + (100_000).to_bytes(3, "big") + bytes(99_999)
         with self.serve("--handshake-timeout", "1h") as server, self.question(server) as client:
-            with contextlib.suppress(ConnectionError):  # it may have closed already
+            with contextlib.suppress(ConnectionError):  # it may already have closed
                 for at in range(0, len(hello), 16384):
                     piece = hello[at:at + 16384]
                     client.sendall(b"\x16\x03\x01" + len(piece).to_bytes(2, "big") + piece)
@@ -443,7 +459,7 @@ class Hostile(WithCertificates):
             s.enter_after_greeting(client)
             below = socket.socket(fileno=os.dup(client.fileno()))
             below.settimeout(STUCK)
-            below.sendall(b"\x17\x03\x03\x00\x20" + bytes(32))  # a record that nobody encrypted
+            below.sendall(b"\x17\x03\x03\x00\x20" + bytes(32))  # a record that is not encrypted
             self.assertTrue(s.is_closed(below))
             below.close()
             client.close()
@@ -457,7 +473,7 @@ class Hostile(WithCertificates):
                 raw = self.question(server)
                 incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
                 session = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
-                cut = chance.randrange(3000)  # bytes that it sends
+                cut = chance.randrange(3000)  # bytes to forward
                 said = b"".join((s.go(b"a"), s.request(s.WRITE, 1, 0, 1000, payload=bytes(1000)),
                                  s.request(s.READ, 2, 0, 65536)))
                 written = False
@@ -521,7 +537,7 @@ class Hostile(WithCertificates):
 
 class Hoards(WithCertificates):
     def test_replies_that_nobody_reads(self):
-        """Encrypted or not yet, they count."""
+        """They count, whether they are encrypted already or not."""
         memory = 64 << 20
         context = ssl.create_default_context(cafile=str(self.server / "ca-cert.pem"))
         with Server("--export", "a=memory:64MiB", "--tls", "require", "--tls-certificates",
@@ -537,14 +553,14 @@ class Hoards(WithCertificates):
                 client = context.wrap_socket(raw, server_hostname="localhost")
                 s.enter_after_greeting(client)
                 client.sendall(s.request(s.READ, 1, 0, 16 << 20))
-                self.assertEqual(s.simple_reply(client)[:2], (0, 1))  # its payload is on the way
+                self.assertEqual(s.simple_reply(client)[:2], (0, 1))  # its payload is in progress
                 client.sendall(s.request(77, 2) * 1000)
                 clients.append(client)
             self.assert_alive(server)
             status = server.status()
             self.assertLessEqual(status["memory"]["used"], status["memory"]["limit"])
             self.assertLess(server.memory() - before, memory)
-            # A client that begins to read gets everything.
+            # A client that starts to read gets everything.
             self.assertEqual(s.receive(clients[0], 16 << 20), bytes(16 << 20))
             for _ in range(1000):
                 self.assertEqual(s.simple_reply(clients[0])[:2], (22, 2))

@@ -30,7 +30,7 @@ class Bytes(unittest.TestCase):
             with concurrent.futures.ThreadPoolExecutor() as pool:
                 list(pool.map(write_zeroes, members))
             took = time.monotonic() - begun
-        # On each server a full bucket and one request that was begun with it may pass at once.
+        # On each server a full bucket and one request that started with it may pass at once.
         paced = (COUNT - 2) * len(members) * MIB
         self.assertGreaterEqual(took, paced / (RATE * 1.1))
 

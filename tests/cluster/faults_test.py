@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What breaks: servers, their leader, etcd. Nobody helps, and limits hold. The network is cut in
-partition_test.py.
+"""Failures of servers, their leader and etcd, without intervention: limits hold. partition_test.py
+cuts the network.
 """
 import os
 import time
@@ -12,7 +12,7 @@ from world import LEASE, Load, World, longest_gap, take_precedence, wait_for
 from measured import MeasuredTest
 
 GAP = 0.1  # seconds without a completion
-GO_ON = 2 + LEASE  # seconds until epochs go on
+GO_ON = 2 + LEASE  # seconds until epochs continue
 
 
 def setUpModule():
@@ -43,8 +43,8 @@ class Faults(UnderLoad, MeasuredTest):
         self.holds()
 
     def kill_leader(self):
-        """And wait until it is back. The longest time in which a server that is left completed
-        nothing, and the time until epochs went on."""
+        """Kills the leader and waits until it is back. Returns the longest time in which a
+        remaining server completed nothing, and the time until epochs continued."""
         leader = self.world.leader()
         others = [name for name in self.world.members if name != leader]
         begin = time.monotonic()
@@ -111,7 +111,8 @@ class Faults(UnderLoad, MeasuredTest):
         self.assertTrue(row()["joined"])
         member.stop()
         try:
-            # Evicted in 0.1 s, its slice ends in 0.4 s; its stream and its registration stand on.
+            # Evicted after 0.1 s, its slice ends after 0.4 s; its stream and its registration
+            # remain.
             wait_for("it is not shown as joined", lambda: not row()["joined"])
             wait_for("its slice has ended", lambda: not row()["slices"][0]["leased"])
             self.assertEqual(row()["slices"][0]["milli_per_s"], LIMIT * 1000 // 30)

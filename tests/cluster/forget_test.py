@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Servers that are away, by name, and those that will not come back.
 
-One cluster of three for all; each test leaves it as it found it.
+One cluster of three for all tests; each test restores it.
 """
 import signal
 import unittest
@@ -24,7 +24,7 @@ class Forget(unittest.TestCase):
         self.counts(3)
 
     def counts(self, members):
-        """That many, as all were told."""
+        """All servers have received this number of members."""
         wait_for(f"limits are for {members}", lambda: all(
             member.status()["counted"] == members for member in self.world.members.values()))
 
@@ -47,7 +47,7 @@ class Forget(unittest.TestCase):
         return [key.rpartition("/")[2] for key in keys]
 
     def whole(self):
-        """All of the limit is in slices, but for what two servers that have nothing to do keep."""
+        """The whole limit is in slices, except what two idle servers keep."""
         status = self.world.any().status()
         slices = [one["milli_per_s"] for member in status["members"] for one in member["slices"]
                   if member["joined"]]
@@ -71,7 +71,7 @@ class Forget(unittest.TestCase):
         self.assertNotIn(victim, self.known())
         for name in self.world.members:
             self.assertIsNone(self.entry(name, victim))
-        # A newcomer like any other.
+        # It joins as a new server.
         self.world.start(victim)
         self.world.wait_joined()
         self.counts(3)
@@ -101,7 +101,7 @@ class Forget(unittest.TestCase):
         self.counts(2)
         wait_for("nobody has it", lambda: self.entry(asked, name) is None)
         member.__exit__(None, None, None)
-        # Nor is a leader counted that has gone.
+        # A leader that has left is not counted either.
         self.world.end(self.leader)
         wait_for("the last leads", lambda: self.world.members[asked].status()["leader"] == asked)
         self.counts(1)
@@ -124,7 +124,7 @@ class Forget(unittest.TestCase):
                                      ("DELETE", "nobody", 404), ("DELETE", self.leader, 409)):
             got, _, body = member.http(method, f"/v1/cluster/members/{path}")
             self.assertEqual(got, status, body)
-        # Names that no server has are nobody's.
+        # Names without a server do not exist.
         for key in "/weir/known/", "/weir/known/a/b", "/weir/known/" + "y" * 99:
             self.world.etcd.ctl("put", key, "10.0.0.1:1")
             self.addCleanup(self.world.etcd.ctl, "del", key)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which servers lead: those that the others reach. Servers with a wrong certificate, an expired one
-or none are registered in etcd like all others and must not cut the good ones off.
+"""Which servers lead: those that the others reach. Servers with a wrong, expired or missing
+certificate are registered in etcd like all others and must not cut off the valid ones.
 """
 import pathlib
 import sys
@@ -18,7 +18,7 @@ BAD = ("stranger", "late", "plain")
 
 
 class Leaders(threading.Thread):
-    """Every leader that etcd has named, in order, while the block is run."""
+    """Every leader in etcd, in order, while the block runs."""
 
     def __init__(self, etcd):
         super().__init__(daemon=True)
@@ -117,7 +117,7 @@ class Certificates(unittest.TestCase):
             wait_for("all are registered", lambda: self.registered() == {"s0", "s1", *BAD})
             time.sleep(3 * LEASE)
             self.wait_joined("s0", "s1")
-        # A machine that is too busy may cost a good one its lease; then the other one leads.
+        # On a machine that is too busy a valid server may lose its lease; then the other one leads.
         self.assertLessEqual(set(leaders.seen), {"s0", "s1"})
         for name in "s0", "s1":
             self.assertNotIn("servers reach each other but not this one", self.members[name].log)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One limit for three servers, counted at their clients.
 
-How much of it is used depends on the clock, so it is measured again once if the machine was busy.
-That the limit is not exceeded is checked in both runs, by replies that clients are certain of; fio
-counts late when it does not run, so its figures are measured.
+How much of it is used depends on the clock, so it is measured once more if the machine was busy.
+Both runs check that the limit is not exceeded, with the latest possible times of replies; fio
+counts late when it does not run, so its figures are only measured.
 """
 import itertools
 import json
@@ -20,8 +20,8 @@ from measured import MeasuredTest
 LIMIT = 1500  # operations a second
 SECONDS = 8
 MOVE = 2  # seconds the hot spot stays
-USED = 0.98  # at the least; slices that stand still let a third be used
-USED_BY_FIO = 0.90  # which is slow to begin beside others
+USED = 0.98  # at least; with fixed slices a third would be used
+USED_BY_FIO = 0.90  # which starts slowly beside others
 WIDTHS = 5, 0.5  # seconds
 
 
@@ -30,11 +30,11 @@ def setUpModule():
 
 
 def run(world, seconds=SECONDS):
-    """What part of the limit all clients got together, while the hot spot moved, and the most in
-    windows of WIDTHS."""
+    """The fraction of the limit that all clients got together while the hot spot moved, and the
+    maximum in windows of WIDTHS."""
     with Load(world) as load:
         load.heat(next(iter(world.members)))
-        time.sleep(1)  # until the first slice has found its way
+        time.sleep(1)  # until the first slice was granted
         begin = time.monotonic()
         load.move(seconds, MOVE)
         end = time.monotonic()
@@ -43,7 +43,7 @@ def run(world, seconds=SECONDS):
 
 
 class Fio:
-    """Reads of one fio, which begins after so many seconds; its log has a line for each."""
+    """Reads of one fio, which starts after so many seconds; its log has a line for each."""
 
     made = 0
 
@@ -102,8 +102,8 @@ class Limit(MeasuredTest):
         self.measure(attempt)
 
     def count_at_fio(self):
-        """What all of fio got by its own logs, and for how long there was much to do. A little runs
-        on every server all the time, and much comes and goes with the hot spot."""
+        """The requests of all fio processes by their own logs, and for how long there was high
+        load. Every server always has a low load; the high load moves with the hot spot."""
         with tempfile.TemporaryDirectory() as folder:
             members = list(self.world.members.values())
             little = [Fio(member, folder, 0, SECONDS, "--iodepth=1", "--rate_iops=20")

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts behind one switch, of which any link can be cut, each way by itself, and healed.
+"""Hosts behind one switch. Any link can be cut, in each direction separately, and healed.
 
     with Network("s0", "s1", "n0") as network:
         subprocess.Popen([*network.prefix("s0"), "weir", "serve", ...])     runs on s0
         network.address("s0")
-        network.part({"s0"}, {"s1", "n0"})      s0 hears nobody and nobody hears it
+        network.part({"s0"}, {"s1", "n0"})      s0 and the others do not hear each other
         network.drop("n0", to="s1")             s1 does not hear n0; n0 hears s1
         network.lose(10)                        one packet of ten does not arrive, anywhere
-        network.heal()                          all is well again
+        network.heal()                          all links work again
 
-A host is a network namespace with a veth into a bridge, which stands in a namespace of its own, so
-nothing of this is seen by the rest of the machine and addresses cannot collide. What is cut is
-dropped where it would arrive: nobody is told, connections hang as they do when a cable is pulled.
+A host is a network namespace with a veth into a bridge, which is in its own namespace, so the rest
+of the machine sees nothing of this and addresses cannot collide. Packets of a cut link are dropped
+at the receiver: no error is sent, connections hang as when a cable is pulled.
 
-Names have the process id of the test in them, which has one network at a time. Leaving the block
-takes the hosts away; hosts of a test that was killed, and what still runs on them, are taken away
-when the next one begins.
+Names contain the process id of the test, which has one network at a time. Leaving the block removes
+the hosts; hosts of a killed test, and processes that still run on them, are removed when the next
+test starts.
 """
 import contextlib
 import os
@@ -25,7 +25,7 @@ import subprocess
 
 from world import STUCK
 
-HUB = "hub"  # where the switch stands; it is never cut
+HUB = "hub"  # the host of the switch; it is never cut
 NAME = re.compile(r"weirnet-(\d+)-\w+")
 RULES = """
 table inet cut {
@@ -58,7 +58,7 @@ def is_alive(pid):
 
 
 def take_away(space):
-    """A namespace, and what runs in it."""
+    """Removes a namespace and the processes in it."""
     for pid in run("ip", "netns", "pids", space).split():
         with contextlib.suppress(ProcessLookupError):
             os.kill(int(pid), signal.SIGKILL)
@@ -66,7 +66,7 @@ def take_away(space):
 
 
 def take_leftovers_away():
-    """Of tests that were killed."""
+    """Removes the namespaces of killed tests."""
     for line in run("ip", "netns", "list").splitlines():
         left = NAME.match(line)
         if left and (int(left[1]) == os.getpid() or not is_alive(int(left[1]))):
@@ -117,7 +117,7 @@ class Network:
         return self.addresses[name]
 
     def prefix(self, name=HUB):
-        """What makes a command run there."""
+        """The prefix of a command that runs it there."""
         return ["ip", "netns", "exec", self.space(name)]
 
     def ip(self, name, lines):
@@ -127,12 +127,12 @@ class Network:
         run(*self.prefix(name), "nft", "-f", "-", text=text)
 
     def drop(self, *senders, to):
-        """What these send does not arrive at one."""
+        """Packets of these hosts do not arrive at one host."""
         members = ", ".join(self.address(name) for name in senders)
         self.nft(to, f"add element inet cut senders {{ {members} }}")
 
     def part(self, here, there):
-        """Nothing goes between the two sets, either way."""
+        """Cuts both directions between the two sets."""
         for one, other in (here, there), (there, here):
             for name in one:
                 self.drop(*other, to=name)
@@ -146,7 +146,7 @@ class Network:
             self.nft(name, "flush set inet cut senders; flush chain inet cut lossy")
 
     def connections(self, name):
-        """Its established TCP connections, as address of the peer."""
+        """The peer addresses of its established TCP connections."""
         lines = run(*self.prefix(name), "ss", "-Htn", "state", "established").splitlines()
         peers = [line.split()[-1].rpartition(":")[0] for line in lines]
         return [peer.strip("[]").removeprefix("::ffff:") for peer in peers]

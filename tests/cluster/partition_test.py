@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks that are cut, in whole, in part and one way only. Nobody helps, and limits hold: what
-clients of both sides get together is counted, since clients reach their servers all the time.
+"""Networks that are cut completely, partly and in one direction, without intervention: limits hold.
+The requests of clients of both sides are counted together, since clients always reach their
+servers.
 
-Each server and each node of etcd stands on a host of its own (network.py).
+Each server and each node of etcd has its own host (network.py).
 """
 import os
 import pathlib
@@ -16,9 +17,9 @@ from under_load import LIMIT, UnderLoad
 from world import LEASE, STUCK, World, bound, wait_for
 
 SERVERS, NODES = ("s0", "s1", "s2"), ("n0", "n1", "n2")
-CUT_OFF = LIMIT * 1000 // (10 * len(SERVERS))  # thousandths a second of a server on its own
+CUT_OFF = LIMIT * 1000 // (10 * len(SERVERS))  # thousandths per second of a server that is cut off
 OTHER = 600  # another limit
-# A test that stands on its host until it is killed.
+# A test that stays on its host until it is killed.
 KILLED = """
 import subprocess
 from network import Network
@@ -44,7 +45,7 @@ class Partition(UnderLoad, unittest.TestCase):
         return self.world.members[name].status()
 
     def is_cut_off(self, name):
-        """It has noticed, and is at what a server may use that is on its own."""
+        """The server has noticed it, and uses the amount of a server that is cut off."""
         slices = self.status(name)["slices"]
         return slices and all(not one["leased"] and one["milli_per_s"] == CUT_OFF
                               for one in slices)
@@ -56,14 +57,14 @@ class Partition(UnderLoad, unittest.TestCase):
         self.epochs_go_on(*self.others)
 
     def is_silent(self, name):
-        """In no epoch, not even of its own."""
+        """It is in no epoch, not even alone."""
         wait_for("it is on its own", lambda: self.is_cut_off(name))
         before = self.status(name)["epochs"]
         time.sleep(0.3)
         self.assertEqual(self.status(name)["epochs"], before)
 
     def gives_up_connections(self, name, *to):
-        """Else it would wait for as long again as it was cut off before it spoke again."""
+        """Otherwise it would wait again for as long as it was cut off."""
         lost = {self.network.address(peer) for peer in to}
         wait_for("connections that lead nowhere are given up",
                  lambda: lost.isdisjoint(self.network.connections(name)))
@@ -152,7 +153,7 @@ class Partition(UnderLoad, unittest.TestCase):
 
 @unittest.skipUnless(os.geteuid() == 0, "network namespaces are root's")
 class Parts(unittest.TestCase):
-    """A cluster that falls apart, not from etcd: who leads afterwards."""
+    """A cluster that is partitioned, but still reaches etcd: which server leads afterwards."""
 
     FIVE = ("s0", "s1", "s2", "s3", "s4")
 
@@ -198,7 +199,7 @@ class Hosts(unittest.TestCase):
                               cwd=pathlib.Path(__file__).parent) as killed:
             there = int(killed.stdout.readline())
             killed.kill()
-        os.kill(there, 0)  # it runs on
+        os.kill(there, 0)  # it still runs
         with Network("a") as network:
             spaces = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True,
                                     timeout=STUCK, check=True).stdout

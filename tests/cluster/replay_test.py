@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trace of a server in a cluster: what it decided with its slices is decided again the same."""
+"""A trace of a server in a cluster: its decisions with slices are repeated exactly."""
 import pathlib
 import tempfile
 import time

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers that start and start again, with etcd and without it, while clients count. Clients come
-back as soon as a server lets them in, so what is served before it has joined is counted too.
+"""Servers that start and restart, with and without etcd, while clients count. Clients reconnect as
+soon as a server accepts them, so requests served before it has joined are counted too.
 """
 import signal
 import time
@@ -11,7 +11,7 @@ from world import (AT_A_RATE, RELEASE, STUCK, Etcd, Load, Member, World, bound, 
 
 LIMIT = 1500
 SERVERS = 3
-CUT_OFF = LIMIT / (10 * SERVERS)  # of a server on its own
+CUT_OFF = LIMIT / (10 * SERVERS)  # of a server that is cut off
 RULE = f"start wide jobid={{*}} rate={LIMIT} by=rule"
 
 
@@ -20,7 +20,7 @@ def setUpModule():
 
 
 class Counted(unittest.TestCase):
-    """A cluster of three that has the rule, with clients that ask for more than it lets through."""
+    """A cluster of three with the rule, and clients that send more than it allows."""
 
     limit = LIMIT
 
@@ -31,7 +31,7 @@ class Counted(unittest.TestCase):
         self.load.heat(*self.world.members)
         wait_for("all clients are served", lambda: all(
             client.completions for client in self.load.clients.values()))
-        # The rule was started while nobody was there, so all of it counts.
+        # The rule was started without clients, so all requests count.
         self.begin = 0
 
     def holds(self):
@@ -75,7 +75,7 @@ class Restarts(Counted):
         self.holds()
 
     def test_the_same_server_again_and_again(self):
-        """What it finds in its bucket each time would add up."""
+        """Tokens in its bucket at each start would add up."""
         name = self.world.leader()
         victim = next(one for one in self.world.members if one != name)
         for _ in range(10):
@@ -93,7 +93,7 @@ class Restarts(Counted):
                 time.sleep(0.5)
                 end = time.monotonic()
                 times = [at for at in list(client.completions) if begin < at < end]
-                # At its part when cut off there is one every 20 ms.
+                # With the amount of a server that is cut off there is one every 20 ms.
                 self.assertLess(longest_gap(times, begin, end), 0.5, (name, number))
         self.holds()
 
@@ -150,7 +150,7 @@ class LowLimit(Counted):
 
 
 class Changes(unittest.TestCase):
-    """Rules that change while a server is not there."""
+    """Rules that change while a server is down."""
 
     def setUp(self):
         self.world = self.enterContext(World(servers=2))
@@ -201,7 +201,7 @@ class Changes(unittest.TestCase):
 
 
 class NoRules(unittest.TestCase):
-    """A server that knows no rules and cannot ask for them."""
+    """A server that knows no rules and cannot reach etcd."""
 
     def setUp(self):
         self.ports = free_ports(1)
@@ -254,7 +254,7 @@ class NoRules(unittest.TestCase):
 
 
 class StateFile(unittest.TestCase):
-    """Which may be damaged, another's, or not to be written."""
+    """The state file may be damaged, of another cluster, or not writable."""
 
     def refused(self, member, *words):
         with self.assertRaises(AssertionError) as failure:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Groups of clients that take turns on all servers together (group epochs).
 
-Clients of two groups, from addresses of their own, keep reads waiting at every server. That all
-prefer the same group in the same epoch is asked of the servers; whom they serve is counted at the
-clients.
+Clients of two groups, from separate addresses, keep reads waiting at every server. The servers
+report which group they prefer in an epoch, which must be the same; the clients count which group is
+served.
 """
 import collections
 import contextlib
@@ -22,7 +22,7 @@ from server import READ, enter, request  # noqa: E402
 
 GROUPS = {"a": "127.0.1.1", "b": "127.0.2.1"}
 TURN = 0.3  # seconds
-WINDOW = 64  # reads that a client has waiting, of which a server does 200 a second
+WINDOW = 64  # waiting reads of a client; a server does 200 a second
 REPLY = 16 + 512
 TURNS = """
 [groups]
@@ -42,7 +42,7 @@ def turns(quiesce="false", b=2):
 
 
 class TurnsMember(Member):
-    """One whose store is slow, and whose clients are told apart by their addresses."""
+    """A member with a slow store, whose clients are distinguished by their addresses."""
 
     def __init__(self, name, etcd, more, **options):
         super().__init__(name, etcd.endpoints(), more=more, **options)
@@ -59,7 +59,7 @@ class TurnsMember(Member):
 
 
 class Client(threading.Thread):
-    """Of one group at one server."""
+    """A client of one group at one server."""
 
     def __init__(self, member, group):
         super().__init__(daemon=True)
@@ -98,7 +98,7 @@ def busy(members, groups=tuple(GROUPS)):
 
 
 def served(clients, begin, end, width=0.1):
-    """For each piece of time and server the group that most replies were for."""
+    """For each interval and server, the group that got most replies."""
     tallies = collections.defaultdict(lambda: collections.defaultdict(collections.Counter))
     for client in clients:
         for at in list(client.answered):
@@ -118,7 +118,7 @@ class Turns(MeasuredTest):
         return etcd, members
 
     def agree(self, members, epochs=6):
-        """Over so many epochs with both groups: all who are in one prefer the same."""
+        """Over so many epochs with both groups: all servers in an epoch prefer the same group."""
         seen = collections.defaultdict(set)
         def enough():
             for member in members:
@@ -179,7 +179,7 @@ class Turns(MeasuredTest):
                 len(client.answered) > count + 5 for client, count in before.items()))
 
     def test_one_that_stands_still_does_not_stop_the_others(self):
-        """With a quiet phase, in which they would wait for it; of the build with sanitizers."""
+        """With a quiet phase, in which they would wait for it; with the sanitizer build."""
         _, members = self.cluster(*[turns("true")] * 2, binary=WEIR)
         still = next(one for one in members if one.name != members[0].status()["leader"])
         going = next(one for one in members if one is not still)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of a cluster have in common that break something while clients count.
+"""Common code of cluster tests that cause failures while clients count.
 
-Clients ask for more than the limit on all servers all the time and count what they get. A class has
-one cluster, `world`, with a rule of the rate LIMIT, and each of its tests leaves it whole.
+Clients always send more than the limit to all servers and count their replies. A class has one
+cluster, `world`, with a rule of the rate LIMIT, and each of its tests leaves it intact.
 """
 import time
 
@@ -23,13 +23,13 @@ class UnderLoad:
             client.completions for client in self.load.clients.values()))
 
     def holds(self, limit=LIMIT):
-        """The limit, in every window since the load began or this was asked for another."""
+        """The limit holds in every window since the load started or the limit was last changed."""
         self.assertGreater(len(self.load.completions(self.begin, time.monotonic())), limit / 10)
         for width in 5, 0.5:
             self.assertLessEqual(self.load.most(width, self.begin), bound(limit, width), width)
 
     def epochs_go_on(self, *names):
-        """Of these servers, from now on."""
+        """Epochs of these servers continue from now on."""
         before = {name: self.world.members[name].status()["epochs"] for name in names}
         for name, epochs in before.items():
             wait_for(f"epochs of {name} go on", lambda name=name, epochs=epochs:

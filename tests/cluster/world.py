@@ -5,9 +5,9 @@
         world.rule("start all jobid={*} rate=3000 by=rule")
         with Load(world, hot=...) as load:
             ...
-        load.completions        times of all that was answered, at the clients
+        load.completions        times of all replies, at the clients
 
-Everything that was started is ended when the block is left, whatever happens in it.
+All processes are ended when the block is left, whatever happens in it.
 """
 import bisect
 import contextlib
@@ -29,12 +29,12 @@ from remote import READ, RELEASE, STUCK, WEIR, Remote, enter, request, wait_for 
 __all__ = ["AT_A_RATE", "LEASE", "RELEASE", "STUCK", "WEIR", "Etcd", "Load", "Member", "Remote",
            "World", "bound", "free_ports", "longest_gap", "most", "take_precedence", "wait_for"]
 
-LEASE = 2  # seconds; the shortest there is
+LEASE = 2  # seconds; the minimum
 REPLY = 16 + 512
-# How a server starts that knows no rules and cannot ask for them; else it accepts nobody.
+# How a server starts that knows no rules and cannot reach etcd; otherwise it accepts no clients.
 AT_A_RATE = 'start_without = "rate"\nstart_rate = 1000'
-WINDOW = 32  # reads that a hot client has waiting
-# What a configuration of a server in a cluster looks like.
+WINDOW = 32  # waiting reads of a hot client
+# The configuration of a server in a cluster.
 CONFIG = """
 [[export]]
 name = "a"
@@ -73,20 +73,20 @@ def in_memory():
 
 
 class Etcd:
-    """Nodes of one etcd; each can be stopped, killed and started again. On a network node i stands
-    on its host "ni"."""
+    """Nodes of one etcd; each can be stopped, killed and started again. On a network node i runs on
+    the host "ni"."""
 
     def __init__(self, nodes=1, arguments=(), address="127.0.0.1", cacert=None, network=None):
         self.network = network
         self.addresses = [network.address(f"n{i}") if network else address for i in range(nodes)]
-        self.cacert = cacert  # of TLS to its clients
+        self.cacert = cacert  # for TLS to its clients
         self.folder = tempfile.TemporaryDirectory(dir=in_memory())
         self.arguments = arguments
         self.scheme = "https" if cacert else "http"
         self.count = nodes
 
     def __enter__(self):
-        for _ in range(5):  # somebody may take a port between its choice and its use
+        for _ in range(5):  # another process may take a port before it is used
             ports = free_ports(2 * self.count)
             self.clients, self.peers = ports[:self.count], ports[self.count:]
             self.processes = [None] * self.count
@@ -139,7 +139,7 @@ class Etcd:
         self.processes[node].wait(STUCK)
 
     def forget(self, node):
-        """All it has ever known; it does not run."""
+        """Deletes all data of etcd. It must not run."""
         shutil.rmtree(f"{self.folder.name}/n{node}")
 
     def end(self):
@@ -184,7 +184,7 @@ class Member(Remote):
 
 
 class World:
-    """An etcd and its servers, all joined; on a network each stands on the host of its name."""
+    """An etcd and its servers, all joined; on a network each runs on the host of its name."""
 
     def __init__(self, servers=3, etcd_nodes=1, binary=None, more="", address="127.0.0.1",
                  network=None):
@@ -224,12 +224,12 @@ class World:
         return member
 
     def restart(self, name, number=signal.SIGTERM):
-        """Ends it with the signal, and starts it again with its state and at its address."""
+        """Stops it with the signal, and starts it again with the same state and address."""
         self.members[name].end(number)
         self.start_again(name)
 
     def start_again(self, name):
-        """One that has ended or was killed."""
+        """Starts a server again that was stopped or killed."""
         self.members[name].launch()
         self.members[name].await_ready()
 
@@ -269,7 +269,7 @@ class World:
             for member in self.members.values()))
 
     def leader(self):
-        """Its name, as all that are joined see it."""
+        """The name of the leader, on which all joined servers agree."""
         def agreed():
             seen = {member.status()["leader"] for member in self.members.values()}
             return seen.pop() if len(seen) == 1 and "" not in seen else None
@@ -277,16 +277,17 @@ class World:
 
 
 class Client(threading.Thread):
-    """Keeps some reads of one job waiting at a server, and notes when each was answered: after it
-    last took all there was, and before it had this one. So a client that does not run in time does
-    not make a server seem too fast. It comes again as soon as it can when the server is gone."""
+    """Keeps some reads of one job waiting at a server, and records when each was answered: after
+    the client had last read all replies, and before it got this one. So a client that runs late
+    does not make a server seem too fast. It reconnects as soon as possible when the server is
+    gone."""
 
     def __init__(self, member, window):
         super().__init__(daemon=True)
         self.socket = member.socket
-        self.window = window  # may be changed at any time; 0: nothing more is asked
-        self.completions = []  # when each was answered, at the latest
-        self.earliest = []  # and at the earliest
+        self.window = window  # may be changed at any time; 0: sends no more requests
+        self.completions = []  # the latest time at which each was answered
+        self.earliest = []  # and the earliest
         self.is_ending = False
         self.lost = 0  # connections
 
@@ -306,7 +307,7 @@ class Client(threading.Thread):
             enter(client, b"a/job=j.1")
             asked = request(READ, 0, 0, 512)
             waiting, kept = 0, 0
-            looked = time.monotonic()  # all that had come by then was taken
+            looked = time.monotonic()  # all replies until then were read
             while not self.is_ending:
                 more = max(self.window - waiting, 0)
                 if more:
@@ -331,7 +332,7 @@ class Client(threading.Thread):
 
 
 class Load:
-    """One client for each server; the hot ones have many reads waiting, the others none."""
+    """One client for each server; hot clients have many waiting reads, the others none."""
 
     def __init__(self, world, names=None):
         self.clients = {name: Client(world.members[name], 0) for name in names or world.members}
@@ -348,16 +349,16 @@ class Load:
         for client in self.clients.values():
             client.is_ending = True
         for client in self.clients.values():
-            # One that waits for tokens is not waited for.
+            # Does not wait for a client that waits for tokens.
             client.join(0.5)
 
     def heat(self, *names):
-        """Only these have anything to do from now on."""
+        """Only these clients send requests from now on."""
         for name, client in self.clients.items():
             client.window = WINDOW if name in names else 0
 
     def move(self, seconds, every):
-        """The hot spot goes from server to server."""
+        """The hot spot moves from server to server."""
         names = list(self.clients)
         end = time.monotonic() + seconds
         turn = 0
@@ -367,7 +368,8 @@ class Load:
             turn += 1
 
     def most(self, width, begin=0.0, end=float("inf")):
-        """The most that were answered, for certain, in any window of so many seconds."""
+        """The maximum number of requests that were certainly answered in any window of so many
+        seconds."""
         times = []
         for client in self.clients.values():
             count = len(client.completions)
@@ -388,20 +390,21 @@ class Load:
 
 
 def take_precedence():
-    """Of this process and all it starts over what else the machine does, where that is allowed:
-    figures of the clock are those of the servers then, not of the neighbours."""
+    """Gives this process and its children priority over other processes, if allowed, so that
+    measured times are those of the servers."""
     with contextlib.suppress(PermissionError):
         os.nice(-10)
 
 
 def bound(limit, width, servers=3):
-    """What may be answered in a window of so many seconds: 2 % more than the limit over 5 s and
-    10 % over 0.5 s, the burst, which is 10 ms of the limit, and one token of each server."""
+    """The most requests that may be answered in a window of so many seconds: 2 % more than the
+    limit over 5 s and 10 % over 0.5 s, the burst, which is 10 ms of the limit, and one token of
+    each server."""
     return limit * width * {5: 1.02, 0.5: 1.10}[width] + limit / 100 + servers
 
 
 def most(times, width):
-    """The most that fell into any window of so many seconds."""
+    """The maximum number in any window of so many seconds."""
     best = first = 0
     for last, at in enumerate(times):
         while times[first] <= at - width:

@@ -15,7 +15,8 @@ import tempfile
 import time
 import unittest
 
-from remote import READ, STUCK, Remote, UnixHttp, replies, request, simple_reply, wait_for
+from remote import (DESCRIBED, READ, STUCK, Remote, UnixHttp, replies, request, simple_reply,
+                    wait_for)
 
 EXPORT = ("--export", "a=memory:64MiB")
 TBF = (*EXPORT, "--adaptive", "off")
@@ -30,7 +31,7 @@ class Reading(unittest.TestCase):
             self.assertEqual(status["exports"], ["a"])
             self.assertGreaterEqual(status["counters"]["requests"], 20)
             self.assertEqual(it.get("/v1/services")[0]["service"], "ost_io")
-            self.assertEqual(it.get("/v1/services")[0]["rules"], 1, "one that is for both heads")
+            self.assertEqual(it.get("/v1/services")[0]["rules"], 1, "one, for both priorities")
             self.assertEqual(it.get(SERVICE)["policy"], "tbf jobid")
             self.assertEqual(it.get(f"{SERVICE}/capacity")["capacity"], 4000)
             self.assertIn("tbf", [one["policy"] for one in it.get(f"{SERVICE}/policies")])
@@ -77,7 +78,7 @@ class Reading(unittest.TestCase):
                          "/v1/explain?name=none", "/v1/explain?name=dd.0&service=none"):
                 code, _, body = it.http("GET", path)
                 self.assertEqual(code, 404, path)
-                self.assertIn("error", json.loads(body))
+                self.assertIn("detail", json.loads(body))
 
     def test_events_come_every_second(self):
         with Remote(*TBF) as it:
@@ -121,7 +122,7 @@ class Changing(unittest.TestCase):
             with self.subTest(given), Remote(*EXPORT, "--capacity", given) as it:
                 status, _, answer = it.send("PUT", f"{SERVICE}/capacity", {"capacity": other})
                 self.assertEqual(status, 400, answer)
-                self.assertIn(f"the service counts {unit}", answer["error"])
+                self.assertIn(f"the service counts {unit}", answer["detail"])
                 capacity = it.get(f"{SERVICE}/capacity")
                 self.assertEqual((capacity["capacity"], capacity["capacity_unit"]), (shown, unit))
                 for good in ("auto", given):
@@ -204,7 +205,7 @@ class BadInput(unittest.TestCase):
                     ("/v1/status", "POST", "{}", 405), ("/v1/jobs/a", "POST", "{}", 405)):
                 status, _, text = it.http(method, path, body)
                 self.assertEqual(status, code, (path, body, text))
-                self.assertIn("error", json.loads(text), text)
+                self.assertIn("detail", json.loads(text), text)
             self.assertEqual(it.get("/healthz"), {"status": "ok"})
 
     def test_what_is_too_large(self):
@@ -280,6 +281,64 @@ class Tcp(unittest.TestCase):
             self.assertNotIn("s3cret", it.http("GET", "/metrics")[2])
         self.assertNotIn("s3cret", it.log)
 
+    def ask(self, it, method, path, token, body=None, host=None):
+        connection = http.client.HTTPConnection("127.0.0.1", it.control_port, timeout=STUCK)
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        if host is not None:
+            headers["Host"] = host
+        connection.request(method, path, body=body, headers=headers)
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        DESCRIBED.check(method, path, answer.status, dict(answer.getheaders()), text)
+        connection.close()
+        return answer.status
+
+    def test_tokens_have_roles_and_are_revoked(self):
+        with tempfile.TemporaryDirectory() as folder:
+            rule = json.dumps({"command": "start r{} jobid={{a}} rate=1"})
+            with self.server(folder, "grafana read r3ad\ndeploy write wr1te") as it:
+                def start(token, name):
+                    return self.ask(it, "POST", f"{SERVICE}/rules", token,
+                                    rule.replace("{}", name).replace("{{", "{").replace("}}", "}"))
+                self.assertEqual(self.ask(it, "GET", "/v1/status", "r3ad"), 200)
+                self.assertEqual(start("r3ad", "1"), 403)
+                self.assertEqual(start("wr1te", "2"), 200)
+                self.assertEqual([one["rule"] for one in it.get(f"{SERVICE}/rules")],
+                                 ["r2", "default"])
+                path = pathlib.Path(folder) / "token"
+
+                def reload(text, line):
+                    path.write_text(text, encoding="utf-8")
+                    it.process.send_signal(signal.SIGHUP)
+                    wait_for(line, lambda: line in it.log)
+                reload("deploy write wr1te\nbroken\n", "the control tokens were not changed")
+                self.assertEqual(self.ask(it, "GET", "/v1/status", "r3ad"), 200, "as before")
+                reload("deploy write wr1te\n", "1 control tokens")
+                wait_for("the token is refused", lambda:
+                         self.ask(it, "GET", "/v1/status", "r3ad") == 401)
+                self.assertEqual(start("wr1te", "3"), 200)
+            for secret in ("r3ad", "wr1te"):
+                self.assertNotIn(secret, it.log)
+
+    def test_a_page_of_another_site_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder, self.server(folder) as it:
+            for host, status in (("evil.example", 421), ("evil.example:80", 421), ("", 421),
+                                 ("localhost:1", 200), ("[::1]", 200), ("127.0.0.1", 200)):
+                self.assertEqual(self.ask(it, "GET", "/v1/status", "s3cret", host=host), status,
+                                 host)
+            self.assertEqual(self.ask(it, "GET", "/", None, host="evil.example"), 421)
+            self.assertEqual(it.http("GET", "/v1/status", headers={"Host": "any"})[0], 200,
+                             "the Unix socket needs no name")
+
+    def test_a_body_of_a_gigabyte_is_not_read(self):
+        with tempfile.TemporaryDirectory() as folder, self.server(folder) as it:
+            for token in ("", "Authorization: Bearer s3cret\r\n"):
+                with socket.create_connection(("127.0.0.1", it.control_port)) as client:
+                    client.settimeout(STUCK)
+                    client.sendall(f"POST {SERVICE}/rules HTTP/1.1\r\nHost: localhost\r\n{token}"
+                                   f"Content-Length: {1 << 30}\r\n\r\n".encode())
+                    self.assertEqual(client.recv(64)[:12], b"HTTP/1.1 413")
+
     def idle(self, family, address, count=650):
         connections = []
         for _ in range(count):
@@ -312,7 +371,7 @@ class Tcp(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder, self.server(folder) as it:
             readers = self.idle(socket.AF_INET, ("127.0.0.1", it.control_port), 512)
             for one in readers:
-                one.sendall(b"GET /v1/events HTTP/1.1\r\nHost: w\r\n"
+                one.sendall(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n"
                             b"Authorization: Bearer s3cret\r\n\r\n")
             for one in readers:
                 self.assertIn(b"200 OK", one.recv(64))
@@ -385,11 +444,20 @@ class Commands(unittest.TestCase):
             self.assertEqual(status, 65)
             self.assertIn("rate", error)
             self.assertEqual(it.weir("explain", "nobody")[0], 66)
+            it.read("dd.500", 1)
+            self.assertEqual(it.weir("rule", "start", "scan", "jobid={b}", "rate=10k"), (0, "", ""))
+            self.assertEqual(it.get(f"{SERVICE}/rules")[0]["rate"], 10_000)
+            for command, meant in ((["explain", "dd.50"], "dd.500"),
+                                   (["rule", "change", "sacn", "rate=5"], "scan"),
+                                   (["rule", "stop", "scann"], "scan")):
+                status, _, error = it.weir(*command)
+                self.assertEqual(status, 66, error)
+                self.assertIn(f"did you mean '{meant}'?", error)
             self.assertEqual(it.weir("rule", "stop", "default")[0], 65)
             self.assertEqual(it.weir("rule", "start", "x" * 20, "jobid={a}", "rate=1")[0], 65)
             for command in (["status"], ["top", "--once"], ["lctl", "get_param", "version"]):
                 status, _, error = it.weir(command[0], "--control", "/nonexistent", *command[1:])
-                self.assertEqual(status, 75, command)
+                self.assertEqual(status, 69, command)
                 self.assertIn("check that the server runs", error)
 
     def test_an_answer_that_cannot_be_printed_is_an_error(self):
@@ -410,8 +478,8 @@ class Commands(unittest.TestCase):
             self.assertEqual(names, ["wide/wide.0"])
             self.assertRegex(it.weir("top", "--once", "--filter", "wide")[1],
                              r"wide/wide\.0 .* 1000\.0kB +[0-9.k]+/65\.5k\n")
-            # A rate is never above the limit and the burst, however short the interval and old the
-            # server's snapshots.
+            # A rate never exceeds the limit and the burst, however short the interval and old the
+            # server's snapshots are.
             client = it.client("slow.0")
             client.sendall(b"".join(request(READ, i, 0, 512) for i in range(1000)))
             wait_for("traffic", lambda: it.get(f"{SERVICE}/classes?filter=slow/slow.0"))
@@ -433,6 +501,27 @@ class Commands(unittest.TestCase):
             self.assertGreater(delays["limit_ns"], 0.9 * delays["wait_ns"])
 
 
+class Audit(unittest.TestCase):
+    def test_every_change_has_a_line_with_who_and_what_before_and_after(self):
+        with Remote(*EXPORT, "--rule", "start dd jobid={dd.*} rate=100") as it:
+            it.await_log("audit: start who=\"uid ")
+            it.weir("rule", "change", "dd", "rate=200")
+            it.await_log(f'audit: change who="uid {os.getuid()} pid ')
+            line = it.await_log('after="jobid={dd.*} rate=200"')
+            self.assertIn('what="change dd rate=200" on="ost.OSS.ost_io.nrs_tbf_rule" '
+                          'before="jobid={dd.*} rate=100" after="jobid={dd.*} rate=200" '
+                          'generation=', line)
+            it.weir("rule", "change", "none", "rate=5")
+            self.assertIn('what="change none rate=5"', it.await_log('result="'))
+            it.send("PUT", f"{SERVICE}/policies", {"policy": "fifo"})
+            it.await_log('before="tbf jobid" after="fifo"')
+            it.send("PUT", f"{SERVICE}/capacity", {"capacity": "500"})
+            it.await_log('what="capacity=500" on="ost_io" before="auto" after="500"')
+            it.process.send_signal(signal.SIGHUP)
+            it.await_log("audit: reload ")
+        self.assertIn("audit: stop ", it.log)
+
+
 class Injection(unittest.TestCase):
     EVIL = "<b>\x1b[2J\n\"}x 1"
 
@@ -445,7 +534,7 @@ class Injection(unittest.TestCase):
                 self.assertNotIn("<b>", body, path)
                 self.assertNotIn("\x1b", body, path)
             page = it.http("GET", "/metrics")[2]
-            self.assertIn('job="\\\\x3Cb\\\\x3E\\\\x1B', page)
+            self.assertIn('jobid="\\\\x3Cb\\\\x3E\\\\x1B', page)
             for line in page.splitlines():
                 self.assertRegex(line, r'^(#.*|weir_[a-z_]+(\{([a-z]+="([^"\\]|\\.)*",?)+\})? '
                                        r'-?[0-9.]+)$')

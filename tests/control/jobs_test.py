@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Sizes of jobs that were set through the API: kept, bounded, and taken back."""
+"""Sizes of jobs that were set through the API: kept, bounded, and removed."""
 import json
 import pathlib
 import tempfile

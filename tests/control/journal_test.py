@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What was changed for good: nothing confirmed is lost, nothing half-applied appears."""
+"""Permanent changes: no confirmed change is lost, and none is applied partly."""
 import json
 import os
 import pathlib
@@ -76,8 +76,8 @@ class Journal(unittest.TestCase):
         confirmed, sent, stopped = {}, [], threading.Event()
 
         def commands():
-            """Each rule is started; every second is changed then, and every third is stopped.
-            With what comes of each: name and rate."""
+            """Each rule is started; every second one is then changed, and every third is stopped.
+            With the result of each: name and rate."""
             for number in range(10_000):
                 name, rate = f"r{number}", number + 1
                 yield f"start {name} jobid={{j{number}}} rate={rate}", name, rate
@@ -108,7 +108,7 @@ class Journal(unittest.TestCase):
                      for one in again.get(RULES) if one["rule"] != "default"}
         expected = {name: (rate, f"jobid={{j{name[1:]}}}")
                     for name, rate in confirmed.items() if rate is not None}
-        # What was sent last may have been done, in whole, or not at all.
+        # The last change may have been made, completely or not at all.
         name, old, new = sent[-1]
         of_last = {None if rate is None else (rate, f"jobid={{j{name[1:]}}}")
                    for rate in (old, new, confirmed.get(name, old))}
@@ -147,7 +147,7 @@ class Journal(unittest.TestCase):
             for name in ("one", "two"):
                 it.weir("rule", "start", name, f"jobid={{{name}}}", "rate=1")
         text = self.path.read_bytes()
-        second = text.index(b"\n", text.index(b"\n") + 1) + 1  # after the head and a record
+        second = text.index(b"\n", text.index(b"\n") + 1) + 1  # after the header and a record
         # A disk that lost the sector of a confirmed record.
         self.path.write_bytes(text[:second] + bytes(len(text) - second))
         with self.assertRaisesRegex(AssertionError, "bytes are zero and may have held confirmed"):
@@ -239,8 +239,9 @@ class Journal(unittest.TestCase):
         borrower = threading.Thread(target=borrow)
         borrower.start()
         try:
-            # One always has more to do than its share. The other does little in a period that
-            # gives it a share, and lends the rest: in one of many, however busy the machine is.
+            # One job always has more demand than its share. The other has little in a period that
+            # gives it a share, and lends the rest: in at least one of many, however busy the
+            # machine is.
             def lend():
                 it.read("lender", 5)
                 return max(saved().values(), default=0) >= 20
@@ -254,15 +255,15 @@ class Journal(unittest.TestCase):
         with self.server(kind=SHARES) as again:
             pass
         self.assertNotIn("damaged", again.log)
-        # Nobody sent a request: what was read back is written again at the end, and it takes a
-        # minute to fade to the half.
+        # No request was sent: the restored records are written again at the end, and take a minute
+        # to fade to half.
         kept = saved()
         self.assertEqual(kept.keys(), owed.keys())
         self.assertEqual(sum(kept.values()), 0)
         for job, record in owed.items():
             self.assertLessEqual(abs(kept[job]), abs(record), job)
             self.assertGreaterEqual(2 * kept[job] * record, record * record, job)
-        # What is decided with them can be decided again.
+        # Decisions based on them can be replayed.
         trace = self.path.with_name("trace")
         with self.server("--trace", trace, kind=SHARES) as again:
             again.read("borrower", 500)

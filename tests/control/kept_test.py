@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What `weir rule list` shows is what a restart shows, after policies, reloads and full disks."""
+"""`weir rule list` shows the same as after a restart, after policies, reloads and full disks."""
 import pathlib
 import random
 import signal
@@ -62,7 +62,7 @@ class Kept(unittest.TestCase):
         return "configuration reloaded" in it.await_log("configuration ", since=before)
 
     def fill(self):
-        """Nothing fits on the disk from now on, not even behind the end of the journal."""
+        """Fills the disk: nothing more fits, not even at the end of the journal."""
         with open(self.disk / "ballast", "ab", buffering=0) as ballast:
             try:
                 while True:
@@ -107,7 +107,7 @@ class Kept(unittest.TestCase):
                     ("c0", "rate=2", "active"), ("f0", "rate=9", "active"),
                     ("default", "", "active")]
             self.assertEqual(self.shown(it), kept)
-            # What the file says is still the file's.
+            # Rules of the file still belong to the file.
             self.edit("start f0 jobid={f0} rate=1", "start f1 jobid={f1} rate=6")
             self.assertTrue(self.reload(it), it.log)
             self.assertEqual([one[0] for one in self.shown(it)],
@@ -123,7 +123,7 @@ class Kept(unittest.TestCase):
         try:
             self.fill()
             command = "start big jobid={" + " ".join(f"j{i}" for i in range(600)) + "} rate=1"
-            for _ in range(3):  # a repetition is no more than the first
+            for _ in range(3):  # a repetition changes nothing
                 status, _, body = it.send("POST", RULES, {"command": command})
                 if status == 200:  # the last page of the journal had room
                     it.send("DELETE", RULES + "/big", {})
@@ -148,13 +148,13 @@ class Kept(unittest.TestCase):
             for command in ("change t rate=2", "start k jobid={k} rate=1 rank=t"):
                 status, _, body = it.send("POST", RULES, {"command": command})
                 self.assertEqual(status, 403, body)
-                self.assertIn("rule 't' is temporary", body["error"])
+                self.assertIn("rule 't' is temporary", body["detail"])
             it.lctl("set_param", f"{RULE_PARAM}=stop c0")
             status, _, body = it.send("POST", RULES, {"command": "start c0 jobid={n} rate=1"})
-            self.assertEqual((status, "already" in body["error"]), (409, True), body)
+            self.assertEqual((status, "already" in body["detail"]), (409, True), body)
 
     def step(self, it, rng, state):
-        """One random step; the server to go on with."""
+        """One random step; returns the server to continue with."""
         kind = rng.randrange(10)
         name = rng.choice(["k0", "k1", "k2", "f0", "f1", "c0"])
         rate = rng.randrange(1, 99)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The panel of locks on the live page, of a server that has locks ("live"), or fed with events of a
-// made-up lock service: what a server sends is taken, and a minute of locks is added. Prints what
-// it saw as JSON.
+// made-up lock service: a minute of locks is added to the events of a server. Prints what the page
+// shows as JSON.
 //   node lock_page.mjs MODULES URL FOLDER [live]
 import { createRequire } from 'node:module';
 
@@ -44,13 +44,13 @@ function stream(event, names) {
 const texts = (page, column) => page.locator(`#lock-clients tbody td:nth-child(${column})`)
   .allTextContents();
 
-// Whether nothing stands beyond the window, once charts have followed its size.
+// Whether nothing extends beyond the window, after the charts were resized.
 const fits = (page) => page.waitForFunction(
   () => document.documentElement.scrollWidth <= innerWidth, null, { timeout: 20000 })
   .then(() => true, () => false);
 
-// Once a client has locks. How many depends on the machine: a server that is short of memory takes
-// some back.
+// Waits until a client has locks. Their number depends on the machine: a server that is short of
+// memory reclaims some.
 async function lookLive(page) {
   await page.waitForFunction(() => state.locks.length >= 3 && state.last.locks[0].granted > 0,
     null, { timeout });

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A lock service as its administrator meets it: parameters, API, metrics and the page."""
+"""A lock service as administrators use it: parameters, API, metrics and the page."""
 import contextlib
 import json
 import os
@@ -18,7 +18,7 @@ LOCKS = "ldlm.namespaces.locks."
 
 
 class Locks(Remote):
-    """A server with a lock service, and nobody who was there before."""
+    """A server with a lock service that had no clients before."""
 
     def __init__(self, folder, *arguments, limit=1000, **options):
         self.address = f"unix:{folder}/locks"
@@ -32,7 +32,7 @@ class Locks(Remote):
         return int(out)
 
     def locker(self, *arguments):
-        """A client of the locks that stays until the block ends."""
+        """A lock client that stays connected until the block ends."""
         return contextlib.closing(Client(self, arguments))
 
 
@@ -109,7 +109,8 @@ class Parameters(unittest.TestCase):
             self.assertEqual(it.number(f"{POOL}lock_volume_factor"), 0)
             with it.locker("bench", "--fill", "200", "--time", "300s"):
                 wait_for("a factor", lambda: it.number(f"{POOL}lock_volume_factor") == 100)
-                # 200 locks that nobody uses: 200 more each second, and it is said each second.
+                # 200 unused locks: their volume grows by 200 each second, and is reported each
+                # second.
                 wait_for("a volume", lambda: client_volume() > 200)
                 seen = client_volume()
                 wait_for("more of it", lambda: client_volume() > seen)
@@ -190,7 +191,7 @@ class Api(unittest.TestCase):
 
 
 class Scheduled(unittest.TestCase):
-    """Requests for locks pass a scheduler, which is seen like those of services."""
+    """Lock requests pass a scheduler, which is shown like those of services."""
 
     def setUp(self):
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
@@ -222,7 +223,7 @@ rules = ["start slow jobid={miner} rate=20"]
             served = it.get("/v1/services/locks/classes?filter=miner")
             page = it.http("GET", "/metrics")[2]
             self.assertIn('weir_rule_requests_total{service="locks",rule="slow"} ', page)
-            self.assertIn('weir_job_requests_total{service="locks",job="miner"} ', page)
+            self.assertIn('weir_job_requests_total{service="locks",jobid="miner"} ', page)
             self.assertGreater(served[0]["served"], 0)
             self.assertEqual(it.send("POST", "/v1/services/locks/rules",
                                      {"command": "stop slow"})[0], 404)

@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics as a real Prometheus scrapes them and answers queries about them."""
+"""Metrics, scraped and queried with a real Prometheus."""
 import json
+import os
 import pathlib
+import re
+import shutil
 import socket
 import subprocess
 import tempfile
@@ -14,6 +17,7 @@ import urllib.request
 from remote import READ, Remote, request, simple_reply, wait_for
 
 PROMETHEUS = "prometheus"
+MONITORING = pathlib.Path(os.environ["WEIR_SOURCE_DIR"]) / "docs" / "monitoring"
 
 
 def free_port():
@@ -23,22 +27,29 @@ def free_port():
 
 
 class Prometheus:
+    """A Prometheus with the configuration of docs/monitoring, for one server on this machine."""
     def __init__(self, folder, port, token):
         self.port = free_port()
         config = pathlib.Path(folder) / "prometheus.yml"
-        config.write_text(json.dumps({  # JSON is YAML
-            "global": {"scrape_interval": "500ms", "scrape_timeout": "500ms"},
-            "scrape_configs": [{"job_name": "weir", "honor_labels": True,
-                                "authorization": {"credentials": token},
-                                "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}]}),
-            encoding="utf-8")
+        shutil.copy(MONITORING / "weir-alerts.yml", folder)
+        text = (MONITORING / "prometheus.yml").read_text(encoding="utf-8")
+        for old, new in (("'oss1.example.org:9810', 'oss2.example.org:9810'",
+                          f"'127.0.0.1:{port}'"),
+                         ("/etc/prometheus/weir.token", str(token)),
+                         ("scrape_interval: 15s",
+                          "scrape_interval: 500ms\n  scrape_timeout: 500ms")):
+            assert old in text, old
+            text = text.replace(old, new)
+        config.write_text(text, encoding="utf-8")
+        subprocess.run(["promtool", "check", "config", config], check=True,
+                       stdout=subprocess.DEVNULL)
         self.process = subprocess.Popen(
             [PROMETHEUS, f"--config.file={config}", f"--storage.tsdb.path={folder}/tsdb",
              f"--web.listen-address=127.0.0.1:{self.port}"],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def query(self, text):
-        """The result of a query, nothing while there is none."""
+        """The result of a query; None while there is none."""
         try:
             url = (f"http://127.0.0.1:{self.port}/api/v1/query?"
                    + urllib.parse.urlencode({"query": text}))
@@ -57,10 +68,10 @@ class Scraped(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             token = pathlib.Path(folder) / "token"
             token.write_text("t0ken", encoding="utf-8")
-            with Remote("--export", "a=memory:64MiB", "--adaptive", "off", "--rule",
+            with Remote("--export", "a=memory:64MiB", "--capacity", "4000", "--rule",
                         "start dd jobid={dd.*} rate=200", "--control-tcp", "127.0.0.1:0",
                         "--control-token", token) as it:
-                prometheus = Prometheus(folder, it.control_port, "t0ken")
+                prometheus = Prometheus(folder, it.control_port, token)
                 stopped = threading.Event()
 
                 def load():
@@ -72,23 +83,58 @@ class Scraped(unittest.TestCase):
                 thread = threading.Thread(target=load)
                 thread.start()
                 try:
-                    wait_for("the target to be up", lambda: [
-                        one for one in prometheus.query('up{job="weir"}')
-                        if one["value"][1] == "1"])
-                    rate = wait_for("a rate over some seconds", lambda: [
-                        one for one in prometheus.query(
-                            'sum(rate(weir_rule_requests_total{rule="dd"}[5s]))')
-                        if float(one["value"][1]) > 0])
-                    self.assertLess(float(rate[0]["value"][1]), 400)
-                    self.assertTrue(prometheus.query('weir_rule_rate_limit{rule="dd"} == 200'))
-                    self.assertTrue(prometheus.query(
-                        'weir_job_requests_total{job="dd.0",service="ost_io"} > 0'))
-                    self.assertEqual(prometheus.query("count(weir_connections)")[0]["value"][1],
-                                     "1")
+                    self.check_series(prometheus)
+                    self.check_panels(prometheus)
                 finally:
                     stopped.set()
                     thread.join()
                     prometheus.end()
+
+    def check_series(self, prometheus):
+        wait_for("the target to be up", lambda: [
+            one for one in prometheus.query('up{job="weir"}') if one["value"][1] == "1"])
+        rate = wait_for("a rate over some seconds", lambda: [
+            one for one in prometheus.query('sum(rate(weir_rule_requests_total{rule="dd"}[5s]))')
+            if float(one["value"][1]) > 0])
+        self.assertLess(float(rate[0]["value"][1]), 400)
+        self.assertTrue(prometheus.query('weir_rule_rate_limit{rule="dd"} == 200'))
+        self.assertTrue(prometheus.query(
+            'weir_job_requests_total{jobid="dd.0",job="weir"} > 0'))
+        self.assertFalse(prometheus.query('{exported_job=~".+"}'), "a label of ours was renamed")
+        self.assertEqual(prometheus.query("count(weir_connections)")[0]["value"][1], "1")
+
+    def check_panels(self, prometheus):
+        """Every panel of the dashboard shows data of a server under load."""
+        dashboard = json.loads((MONITORING / "weir-dashboard.json").read_text(encoding="utf-8"))
+        for panel in dashboard["panels"]:
+            for target in panel["targets"]:
+                query = (target["expr"].replace("$__rate_interval", "5s")
+                         .replace("$instance", ".*"))
+                with self.subTest(panel=panel["title"], query=query):
+                    found = wait_for(query, lambda query=query: [
+                        one for one in prometheus.query(query) if one["value"][1] != "NaN"])
+                    for label in re.findall(r"{{(\w+)}}", target["legendFormat"]):
+                        self.assertIn(label, found[0]["metric"])
+
+
+class Alerts(unittest.TestCase):
+    def test_rules_are_valid_and_fire(self):
+        here = pathlib.Path(__file__).parent
+        for command in (["check", "rules", MONITORING / "weir-alerts.yml"],
+                        ["test", "rules", here / "alerts_test.yml"]):
+            ran = subprocess.run(["promtool", *command], capture_output=True, text=True,
+                                 check=False)
+            self.assertEqual(ran.returncode, 0, ran.stdout + ran.stderr)
+
+    def test_every_metric_that_alerts_and_panels_name_exists(self):
+        text = "".join((MONITORING / name).read_text(encoding="utf-8")
+                       for name in ("weir-alerts.yml", "weir-dashboard.json"))
+        with Remote("--export", "a=memory:64MiB", "--capacity", "4000", "--rule",
+                    "start dd jobid={dd.*} rate=200") as it:
+            it.read("dd.0", 2)
+            page = it.http("GET", "/metrics")[2]
+        for name in set(re.findall(r"weir_[a-z_]+[a-z]", text)) - {"weir_"}:
+            self.assertRegex(page, rf"(?m)^{name}[{{ ]")
 
 
 class Bounded(unittest.TestCase):
@@ -110,13 +156,13 @@ class Bounded(unittest.TestCase):
             jobs = [line for line in text.splitlines()
                     if line.startswith("weir_job_requests_total")]
             self.assertLessEqual(len(jobs), 51)
-            self.assertIn('job="other"', jobs[-1])
+            self.assertIn('jobid="other"', jobs[-1])
 
     def test_a_job_called_other_is_not_the_others(self):
         with Remote("--export", "a=memory:64MiB", "--adaptive", "off") as it:
             it.read("other", 2)
             text = it.http("GET", "/metrics")[2]
-            self.assertIn('job="\\\\x6Fther"} 2', text)
+            self.assertIn('jobid="\\\\x6Fther"} 2', text)
 
 
 if __name__ == "__main__":

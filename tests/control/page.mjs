@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Looks at the live page in Chromium as somebody would, and prints what it saw as JSON.
-//   node page.mjs MODULES URL FOLDER        a line on standard input lets it go on
+// Uses the live page in Chromium like a user, and prints what it shows as JSON.
+//   node page.mjs MODULES URL FOLDER        a line on standard input continues it
 import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The live page in Chromium: data moves, a rule shows its effect, an explanation opens.
 
-WEIR_SCREENSHOTS=FOLDER keeps what was seen.
+WEIR_SCREENSHOTS=FOLDER stores screenshots.
 """
 import json
 import os
@@ -21,7 +21,7 @@ TOKEN = "page-token"
 
 
 def modules():
-    """playwright-core in the version of the lock file, and no other."""
+    """playwright-core in exactly the version of the lock file."""
     folder = BUILD / "page_test"
     folder.mkdir(exist_ok=True)
     for name in ("package.json", "package-lock.json"):
@@ -33,7 +33,7 @@ def modules():
 
 
 class Load:
-    """A job that asks for one thing after another until it is told to end."""
+    """A job that sends one request after another until it is stopped."""
 
     def __init__(self, it, job):
         self.stopped = threading.Event()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A running server with its control socket, and what tests do with both.
+"""A running server with its control socket, and the operations that tests need.
 
     with Remote("--export", "a=memory:64MiB") as it:
         it.weir("status")                      the command, with its socket
@@ -15,12 +15,17 @@ import subprocess
 import sys
 import time
 
+from described import Described
+
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "clients"))
 from server import (READ, STUCK, Server, enter, replies, request,  # noqa: E402, F401
                     RELEASE, WEIR, simple_reply)
 
 __all__ = ["READ", "RELEASE", "STUCK", "WEIR", "Remote", "UnixHttp", "enter", "replies",
            "request", "simple_reply", "wait_for"]
+
+
+DESCRIBED = Described()  # every response that a test reads is compared with it
 
 
 class UnixHttp(http.client.HTTPConnection):
@@ -49,12 +54,14 @@ class Remote(Server):
         return self.weir("lctl", *arguments)
 
     def http(self, method, path, body=None, headers=None):
-        """Status, headers and body, as text."""
+        """Status, headers and body, as text, which docs/openapi.json describes."""
         connection = UnixHttp(self.control)
         try:
             connection.request(method, path, body=body, headers=headers or {})
             answer = connection.getresponse()
-            return answer.status, dict(answer.getheaders()), answer.read().decode("utf-8")
+            head, text = dict(answer.getheaders()), answer.read().decode("utf-8")
+            DESCRIBED.check(method, path, answer.status, head, text)
+            return answer.status, head, text
         finally:
             connection.close()
 
@@ -73,7 +80,7 @@ class Remote(Server):
         return client
 
     def read(self, job, count, export="a", length=4096):
-        """So many reads of a job, all asked for at once; the time they took."""
+        """Sends so many reads of a job at once; returns the time they took."""
         client = self.client(job, export)
         begun = time.monotonic()
         client.sendall(b"".join(request(READ, i, 0, length) for i in range(count)))
@@ -84,7 +91,7 @@ class Remote(Server):
 
 
 def wait_for(what, condition):
-    """What the condition gives once it gives something."""
+    """Waits until the condition returns a true value, and returns it."""
     end = time.monotonic() + STUCK
     while time.monotonic() < end:
         value = condition()

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients that break, flood, dawdle and vanish. Each attack runs until its process is ended.
+"""Clients that break the protocol, flood, stall and vanish. Each attack runs until its process is
+ended.
 
 An attack is a function attack(server, choose): a Target and a random.Random. It ends when it has
-nothing left to try, and goes on for as long as it can otherwise.
+nothing left to try, and otherwise continues as long as it can.
 """
 import contextlib
 import dataclasses
@@ -18,16 +19,16 @@ GIB = 1 << 30
 TRIM, WRITE_ZEROES, BLOCK_STATUS = 4, 6, 7
 OPT_STRUCTURED_REPLY, OPT_SET_META_CONTEXT = 8, 10
 SILENT = 140           # connections that do not read
-IDLE = 650             # connections to the control port that say nothing
+IDLE = 650             # connections to the control port that send nothing
 REPLIES_MAX = 1 << 20
 
 
 @dataclasses.dataclass
 class Target:
-    """Where a server is."""
+    """The addresses of a server."""
     path: str            # of its socket
     control_port: int
-    served: int = 0      # how often an attack began, so that names differ
+    served: int = 0      # how often an attack was started, so that names differ
 
     def connect(self, timeout=s.STUCK):
         client = socket.socket(socket.AF_UNIX)
@@ -37,7 +38,7 @@ class Target:
 
 
 def hold(clients):
-    """Until the process is ended."""
+    """Waits until the process is ended."""
     while clients:
         time.sleep(1)
 
@@ -53,7 +54,7 @@ def bad_requests_without_reading(server, _):
         with contextlib.suppress(BlockingIOError):
             client.sendall(bad)
         clients.append(client)
-    while True:  # what there is room for
+    while True:  # as long as there is room
         for client in clients:
             with contextlib.suppress(BlockingIOError, ConnectionError):
                 client.send(bad)
@@ -72,7 +73,7 @@ def large_reads_without_reading(server, _):
 
 
 def half_writes(server, choose):
-    """Large writes of which a part never comes."""
+    """Large writes of which a part is never sent."""
     clients = []
     for _ in range(60):
         client = server.connect()
@@ -112,7 +113,7 @@ def enter_structured(client):
 
 
 def block_status_flood(server, choose):
-    """Questions about the whole of a large sparse export, as fast as they are taken."""
+    """Queries about a whole large sparse export, as fast as they are accepted."""
     client = server.connect()
     enter_structured(client)
     while True:
@@ -130,7 +131,7 @@ def block_status_flood(server, choose):
 
 
 def huge_trims(server, choose):
-    """Trims and zeroes of 2 GiB over data that lies in memory, written again in between."""
+    """Trims and zeroes of 2 GiB over data in memory, which is written again in between."""
     client = server.connect()
     s.enter(client, b"large")
     for cookie in itertools.count():
@@ -159,7 +160,7 @@ def handshake_nonsense(server, choose):
 
 
 def vanishing(server, choose):
-    """In the middle of anything."""
+    """Disconnects in the middle of anything."""
     text = struct.pack(">I", 3) + s.go(b"file") + b"".join(
         s.request(s.WRITE, i, i * 4096, 40960, payload=bytes(40960)) +
         s.request(s.READ, 100 + i, i * 8192, 65536) + s.request(s.FLUSH, 200 + i)

@@ -7,10 +7,10 @@
     kill      kill -9 under acknowledged writes and changes of rules, then everything is verified
     power     a virtual machine loses its power under flushed writes, then everything is verified
     network   links of a cluster are cut, delayed and lossy; limits are counted at the clients
-    hostile   clients break, flood and dawdle beside a client that is measured
+    hostile   clients break the protocol, flood and stall beside a client that is measured
     memory    many connections, classes, jobs and locks come and go; the resident memory is bounded
 
-A drill repeats rounds until its time is over, prints what it did as a table, and names each promise
+A drill repeats rounds until its time is over, prints a table of results, and names each promise
 that was broken. Exit status: 0 when all held, 1 when one was broken, 64 for wrong usage, 125 when
 the drill cannot run on this machine. Random choices come from the seed, which is printed; times are
 those of the machine, so a seed repeats the choices and not the interleaving.
@@ -33,7 +33,7 @@ CANNOT_RUN = 125
 
 
 class CannotRun(Exception):
-    """The machine lacks something; the text says what and how to get it."""
+    """The machine lacks something; the text states what is missing and how to get it."""
 
 
 class Drill:
@@ -52,7 +52,7 @@ class Drill:
         return time.monotonic() < self.end
 
     def progress(self, text):
-        """One line: on a terminal it is replaced, elsewhere it is written every 10 s."""
+        """One line: replaced on a terminal, otherwise written every 10 s."""
         now = time.monotonic()
         line = f"{self.name}: {now - self.begun:.0f} s of {self.end - self.begun:.0f} s: {text}"
         if sys.stderr.isatty():
@@ -65,7 +65,7 @@ class Drill:
         self.figures.append((what, value, limit))
 
     def holds(self, promise, is_held, detail):
-        """Notes a broken promise and goes on. Returns whether it was held."""
+        """Records a broken promise and continues. Returns whether the promise held."""
         if not is_held:
             self.broken.append((promise, str(detail)))
             print(f"{self.name}: broken: {promise}: {detail}", file=sys.stderr, flush=True)
@@ -112,14 +112,14 @@ def main():
     seed = asked.seed if asked.seed is not None else random.SystemRandom().randrange(1 << 32)
     print(f"{asked.name}: {asked.minutes:g} minutes, --seed {seed}", file=sys.stderr, flush=True)
     drill = Drill(asked.name, asked.minutes, seed)
-    # One that is told to end takes its servers, mounts and networks away.
+    # A drill that is stopped removes its servers, mounts and networks.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         importlib.import_module(f"{asked.name}_drill").run(drill)
     except CannotRun as reason:
         print(f"cannot run here: {reason}", file=sys.stderr)
         return CANNOT_RUN
-    except Exception as error:  # what a drill did not expect is a finding too
+    except Exception as error:  # unexpected errors are findings too
         traceback.print_exc()
         drill.holds("the drill runs to its end", False, f"{type(error).__name__}: {error}")
     drill.figure("length", f"{time.monotonic() - drill.begun:.0f} s")
@@ -129,5 +129,5 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.modules["drill"] = sys.modules["__main__"]  # parts import their names from here
+    sys.modules["drill"] = sys.modules["__main__"]  # the drills import names from here
     sys.exit(main())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checkers of the drills bite: each finds what it is there to find."""
+"""The checkers of the drills work: each finds the fault it looks for."""
 import contextlib
 import io
 import pathlib
@@ -21,14 +21,14 @@ assert pathlib.Path(drill.__file__).parent == pathlib.Path(__file__).resolve().p
 
 
 def content(region, block, *serials):
-    """A block whose sectors are of these writes in turn; 0 for zeroes."""
+    """A block whose sectors are from these writes in turn; 0 for zeroes."""
     sectors = [pattern(region.number, block, serial) if serial else bytes(SECTOR)
                for serial in serials]
     return b"".join(sectors[i % len(sectors)] for i in range(BLOCK // SECTOR))
 
 
 class Growth(unittest.TestCase):
-    """The memory after 30 cycles, with what comes and goes beside it."""
+    """The memory after 30 cycles, with other changes beside the growth."""
     MIB = 1 << 20
 
     def grown(self, of_a_connection):
@@ -97,7 +97,7 @@ class Regions(unittest.TestCase):
 
 
 class Writers(unittest.TestCase):
-    """What raises the floor."""
+    """Which writes raise the floor."""
 
     def answered(self, keeps, flags, *, flush_before=False, flush_after=False):
         region = Region(0, b"a", 0, 8)
@@ -120,7 +120,7 @@ class Writers(unittest.TestCase):
         self.assertEqual(self.answered("synced", 0), 0)
         self.assertEqual(self.answered("synced", FUA), 9)
         self.assertEqual(self.answered("synced", 0, flush_after=True), 9)
-        # One that was answered after the flush was sent is not part of it.
+        # A write that was answered after the flush was sent is not covered by it.
         self.assertEqual(self.answered("synced", 0, flush_before=True), 0)
 
     def test_an_error_is_told(self):
@@ -139,9 +139,9 @@ class Changes(unittest.TestCase):
                 ({("rule", "a"): 5}, [], True),
                 ({}, [], False),                                       # lost
                 ({("rule", "a"): 6}, [], False),                       # another value
-                ({("rule", "a"): 5, ("rule", "b"): 1}, [], False),     # one that was stopped
-                ({("rule", "a"): 5, ("rule", "c"): 1}, [], False),     # one that never was
-                ({("rule", "a"): 6}, [(("rule", "a"), 5, 6)], True),   # on its way
+                ({("rule", "a"): 5, ("rule", "b"): 1}, [], False),     # a stopped one
+                ({("rule", "a"): 5, ("rule", "c"): 1}, [], False),     # one that never existed
+                ({("rule", "a"): 6}, [(("rule", "a"), 5, 6)], True),   # in progress
                 ({("rule", "a"): 5}, [(("rule", "a"), 5, 6)], True),
                 ({("rule", "a"): 7}, [(("rule", "a"), 5, 6)], False)):
             self.assertEqual(differences(self.KNOWN, pending, there, 1)[0], is_held, there)

@@ -8,9 +8,9 @@
         guest.cut()                  kill -9 of QEMU
 
 The kernel is Debian's cloud kernel, unpacked from its package and never installed; its initramfs
-holds busybox, weir with its libraries, and the modules for virtio. The first disk has an ext4 file
-system with a file that is exported, and the journal; the second one is exported as a device.
-The processor is emulated, which works in virtual machines and containers too.
+contains busybox, weir with its libraries, and the modules for virtio. The first disk has an ext4
+file system with an exported file and the journal; the second one is exported as a device. The
+processor is emulated, which works in virtual machines and containers too.
 """
 import contextlib
 import gzip
@@ -30,7 +30,7 @@ from world import free_ports
 
 CACHE = ROOT / "build/drill"
 MODULES = ("virtio_pci", "virtio_blk", "virtio_net")
-# A timer that is checked while the machine is busy seems not to work.
+# On a busy machine the kernel's check of the timer may fail.
 KERNEL_OPTIONS = "console=ttyS0 quiet panic=-1 no_timer_check"
 TOKEN = "a-token-of-this-guest-only-0123456789"
 BOOT = 240  # seconds, on a busy machine; 5 on a quiet one
@@ -68,8 +68,8 @@ def need(program, package):
 
 
 def kernel_package():
-    """The name of the newest cloud kernel's package, which the other one depends on. Where the
-    lists of packages are not there, root fetches them."""
+    """The package name of the newest cloud kernel, on which the meta package depends. If the
+    package lists are missing, root downloads them."""
     for command in (), ("apt-get", "update"):
         if command and os.geteuid() == 0:
             run(*command, timeout=300)
@@ -100,13 +100,13 @@ def unpack_kernel():
 
 
 def modules(kernel):
-    """Files of the modules that are needed, dependencies first."""
+    """Files of the required modules, dependencies first."""
     files = {path.stem.replace("-", "_"): path for path in kernel.glob("lib/modules/**/*.ko")}
     order = []
 
     def add(name):
         path = files.get(name)
-        if path is None or path in order:  # one that is built in
+        if path is None or path in order:  # built into the kernel
             return
         text = re.search(rb"\0depends=([^\0]*)\0", b"\0" + path.read_bytes())
         for other in text[1].decode().split(",") if text and text[1] else ():
@@ -158,7 +158,7 @@ def make_initramfs(kernel, path):
     busybox = pathlib.Path(need("busybox", "busybox-static")).read_bytes()
     archive.file("bin/busybox", busybox)
     archive.file("bin/sh", busybox)
-    # It becomes the other one for `weir serve`, which it finds by the way from its own folder.
+    # For `weir serve` it executes the second program, which it finds relative to its own folder.
     other = pathlib.Path(RELEASE).parent.parent / "libexec/weir/weir"
     for program, place in (RELEASE, "bin/weir"), (other, "libexec/weir/weir"):
         archive.file(place, pathlib.Path(program).read_bytes())
@@ -174,7 +174,7 @@ def make_initramfs(kernel, path):
 
 
 class Machine:
-    """What all boots have in common: the kernel and its initramfs."""
+    """The kernel and its initramfs, common to all boots."""
 
     def __init__(self, folder):
         if os.uname().machine != "x86_64":
@@ -216,7 +216,7 @@ class Guest:
         self.process.wait(STUCK)
 
     def wait_ready(self):
-        """Seconds from the start until the server let a client in."""
+        """Seconds from the start until the server accepted a client."""
         begun = time.monotonic()
         while True:
             with contextlib.suppress(OSError), self.connect(timeout=2) as client:

@@ -2,8 +2,8 @@
 """Attacks on a server, each beside a client that is measured.
 
 Every attack of attacks.py runs for some seconds. Meanwhile a neighbour (neighbour.py) writes and
-reads, an administrator asks for the status over the Unix socket, and the resident memory is
-watched. Between attacks random steps of libnbd are compared with a model of the disk, and servers
+reads, an administrator queries the status over the Unix socket, and the resident memory is
+monitored. Between attacks random steps of libnbd are compared with a model of the disk, and servers
 whose log cannot be written are attacked too.
 """
 import contextlib
@@ -21,18 +21,18 @@ from steps import SIZE, Disk
 
 MIB = 1 << 20
 MEMORY = 128 * MIB         # --memory
-CONNECTION = 64 * 1024     # bytes that a connection may take beside payload
-CONNECTIONS = 700          # the most that an attack opens
-LARGE = 64 * MIB           # that attacks write to the large export, at most, 1 MiB at a time
-CLASSES = 8192 * 4096      # bytes that classes and jobs may take: as many as are known by default
+CONNECTION = 64 * 1024     # bytes of a connection in addition to payload
+CONNECTIONS = 700          # the maximum that an attack opens
+LARGE = 64 * MIB           # the maximum that attacks write to the large export, 1 MiB at a time
+CLASSES = 8192 * 4096      # bytes of classes and jobs, for the default number of them
 KEPT = 64 * MIB            # buffers that the server keeps, at most
 HUGE_PAGES = pathlib.Path("/sys/kernel/mm/transparent_hugepage/enabled")
 SECONDS = 3                # of an attack
-STALL_MS = 500             # the longest that the neighbour may wait for one reply
+STALL_MS = 500             # the maximum time that the neighbour may wait for one reply
 P99_MS = 50
-SHARE = 0.10               # of its requests without an attack that the neighbour still has answered
+SHARE = 0.10               # of its rate without an attack that the neighbour still gets
 STATUS_S = 2
-SETTLE = 10                # seconds until the memory of an attack is given back
+SETTLE = 10                # seconds until the memory of an attack is returned
 ALONE = "a client that misbehaves harms only itself"
 BOUND = "resident memory stays within --memory, 64 KiB for a connection and 4 KiB for a class"
 MODEL = "what is read is what was written"
@@ -42,7 +42,7 @@ LOGS = {"full": 'exec "$@" 2>/dev/full', "closed": 'exec "$@" 2>&-'}
 
 
 def in_large():
-    """What the large export takes: twice as much if the kernel gives 2 MiB for each MiB."""
+    """Memory of the large export: twice as much if the kernel allocates 2 MiB for each MiB."""
     with contextlib.suppress(OSError):
         if "[always]" in HUGE_PAGES.read_text(encoding="utf-8"):
             return 2 * LARGE
@@ -56,7 +56,7 @@ def run_attack(attack, target, seed):
 
 
 class Attacker:
-    """An attack in a process of its own, for as long as the block."""
+    """An attack in its own process, while the block lasts."""
 
     def __init__(self, attack, target, seed):
         self.process = multiprocessing.Process(target=run_attack, daemon=True,
@@ -115,7 +115,7 @@ class Hostile:
         return not service.wrong
 
     def judge(self):
-        """The worst of every attack, with its limits."""
+        """The worst results of every attack, with their limits."""
         bound = MEMORY + CONNECTIONS * CONNECTION + CLASSES + in_large()
         for name, (count, p99, longest, share, grown, slowest) in self.worst.items():
             self.drill.figure(f"{name}: attacks", count)
@@ -149,7 +149,7 @@ def random_steps(drill, disks, seconds):
 
 
 def unwritable_logs(drill):
-    """The server goes on serving, and ends as always."""
+    """The server continues to serve, and stops as usual."""
     for name, script in LOGS.items():
         try:
             with s.Server("--export", "a=memory:1MiB", binary=RELEASE,
@@ -172,7 +172,7 @@ def run(drill):
     take_precedence(-5)
     with contextlib.ExitStack() as stack:
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        (folder / "token").write_text("a token of this drill only", encoding="utf-8")
+        (folder / "token").write_text("a-token-of-this-drill-only", encoding="utf-8")
         (folder / "token").chmod(0o600)
         server = stack.enter_context(Remote(
             "--export", "a=memory:16MiB", "--export", "large=memory:100GiB",

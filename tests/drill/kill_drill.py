@@ -3,8 +3,8 @@
 
 A server serves two files, one of them with direct I/O, keeps a journal and the state of a lock
 service. Writers write, an administrator starts, changes and stops rules and sets sizes of jobs, and
-a client takes a lock again and again. The server is killed in the middle of it and started again at
-once. What was acknowledged is there then; what was on its way may be, whole.
+a client repeatedly takes a lock. The server is killed in the middle of it and restarted at once.
+Everything acknowledged must then exist; changes in progress may exist, but completely.
 """
 import contextlib
 import json
@@ -25,7 +25,7 @@ REGIONS = 2                # of each file
 ALIVE = (0.2, 1.5)         # seconds from the start of the load to the kill,
 LONG = (2.0, 4.0)          # or now and then, so that the lock service outlives its grace
 CAPACITY = "4000"          # requests a second
-READY = 5.0                # seconds from the start to the first client, at most
+READY = 5.0                # maximum seconds from the start to the first client
 WRITES = "an acknowledged write survives kill -9"
 CHANGES = "an acknowledged rule or job size survives kill -9, and none is half applied"
 FENCES = "fences of a lock never go backwards"
@@ -34,9 +34,9 @@ RECORDS = "records of lending survive kill -9 and sum to zero"
 
 
 class Administrator(threading.Thread):
-    """Changes rules and sizes of jobs through the API until the server is gone. `known` holds what
-    was acknowledged by (kind, name), None for what is not there; `pending` the change that nobody
-    answered."""
+    """Changes rules and sizes of jobs through the API until the server is gone. `known` holds
+    acknowledged values by (kind, name), None for objects that do not exist; `pending` the
+    unanswered change."""
 
     def __init__(self, server, known, seed):
         super().__init__(daemon=True)
@@ -78,8 +78,8 @@ class Administrator(threading.Thread):
 
 
 def differences(known, pending, there, crashes):
-    """Whether what is there is what was acknowledged, with or without what was on its way; and what
-    differs."""
+    """Whether the state is the acknowledged one, with or without the change in progress; and the
+    differences."""
     allowed = {key: {value} for key, value in known.items()}
     for key, old, new in pending:
         allowed.setdefault(key, {old}).add(new)
@@ -91,7 +91,7 @@ def differences(known, pending, there, crashes):
 
 
 class LockTaker(threading.Thread):
-    """Takes one lock again and again over all restarts and keeps the fences it was given."""
+    """Repeatedly takes one lock across all restarts and records its fences."""
 
     def __init__(self, address):
         super().__init__(daemon=True)
@@ -117,7 +117,7 @@ class Kill:
         self.folder = pathlib.Path(folder)
         self.known = {}
         self.pending = []
-        # Each writer is a job, and they want more than the capacity: so they lend and borrow.
+        # Each writer is a job, and together they exceed the capacity: so they lend and borrow.
         self.regions = [Region(number, b"%s/job=w%d" % (export, number), number // 2 * BLOCKS,
                                BLOCKS)
                         for number, export in enumerate((b"plain", b"direct") * REGIONS)]
@@ -171,7 +171,7 @@ class Kill:
         self.drill.holds(RECORDS, "damaged" not in server.log, server.log)
 
     def verify_records(self):
-        """As the last checkpoint has them: lines "NUMBER account =JOB RECORD ..."."""
+        """Compares records with the last checkpoint: lines "NUMBER account =JOB RECORD ..."."""
         path = self.folder / "journal.records"
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         records = [line.split()[2:4] for line in lines if line.split()[1:2] == ["account"]]
@@ -180,7 +180,7 @@ class Kill:
 
 
     def verify_sizes(self, server, there):
-        """Not only listed: a job that does something counts with its size."""
+        """Sizes are not only listed: an active job counts with its size."""
         sizes = {name: value for (kind, name), value in there.items() if kind == "job"}
         asked = self.drill.random.sample(sorted(sizes), min(3, len(sizes)))
         for name in asked:

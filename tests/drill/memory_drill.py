@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many connections, classes, jobs, rules and locks come and go; resident memory is bounded.
 
-A cycle opens connections with jobs of their own, moves payload of random sizes on all of them,
-starts rules, sets sizes of jobs and takes locks; then all of it ends. Memory is taken at the height
-of each cycle and after it. The first cycles fill what is kept for good: classes, jobs and their
-histories. After them memory must not grow, apart from the buffers that the server says it keeps.
+A cycle opens connections with separate jobs, moves payload of random sizes on all of them, starts
+rules, sets sizes of jobs and takes locks; then all of it ends. Memory is measured at the peak of
+each cycle and after it. The first cycles fill what is kept permanently: classes, jobs and their
+histories. After them memory must not grow, apart from the buffers that the server reports as kept.
 """
 import concurrent.futures
 import contextlib
@@ -23,14 +23,15 @@ MIB = 1 << 20
 KIB = 1 << 10
 MEMORY = 128 * MIB        # --memory
 CONNECTIONS = 600
-CONNECTION = 64 * KIB     # bytes that a connection may take beside payload
+CONNECTION = 64 * KIB     # bytes of a connection in addition to payload
 CLASSES = 1024            # --classes
-CLASS = 4 * KIB           # that a class and its job may take, with their histories
+CLASS = 4 * KIB           # of a class and its job, with their histories
 RULES = 100
 LOCKS = 20
 WARM = 3                  # cycles until classes, jobs and their histories have reached their bounds
-# Of the second half of the cycles over the first. What is kept to explain delays has its size,
-# 2 MiB, after 65 s; a leak of 500 bytes a connection is 4.3 MiB in the 30 cycles of a minute.
+# Growth of the second half of the cycles over the first. The history for explaining delays has its
+# full size, 2 MiB, after 65 s; a leak of 500 bytes a connection is 4.3 MiB in the 30 cycles of a
+# minute.
 GROWTH = 3 * MIB
 KEPT = 64 * MIB           # buffers that the server keeps, at most
 PAYLOADS = tuple(4 * KIB << power for power in range(7))
@@ -40,7 +41,7 @@ BACK = "memory is given back when connections, classes, jobs and locks have gone
 
 
 def growth(sizes):
-    """Between the halves of the cycles, once what is kept for good is filled; medians, since one
+    """Growth between the halves of the cycles, after permanent state is filled; medians, since one
     cycle may end in the middle of some work."""
     warm = sizes[WARM:]
     half = len(warm) // 2
@@ -76,8 +77,8 @@ class Cycle:
         return clients
 
     def move(self, clients):
-        """Payload on all connections: writes that lack a byte until all others have come, so that
-        the server holds them all. Memory while it does."""
+        """Moves payload on all connections: writes lack a byte until all others have arrived, so
+        that the server holds them all. Returns the memory at that time."""
         sizes = [self.choose.choice(PAYLOADS) for _ in clients]
         for client, size in zip(clients, sizes):
             client.sendall(s.request(s.WRITE, 1, 0, size, payload=bytes(size - 1)))
@@ -94,7 +95,7 @@ class Cycle:
                               capture_output=True, text=True, timeout=s.STUCK, check=False)
 
     def run(self):
-        """Memory at its height."""
+        """Returns the peak memory."""
         self.rules("start")
         with contextlib.ExitStack() as stack:
             clients = [stack.enter_context(client) for client in self.open()]
@@ -108,7 +109,7 @@ class Cycle:
 
 
 def settled(server):
-    """Memory once the connections of a cycle are gone, and the buffers that it keeps of that."""
+    """Memory after the connections of a cycle have ended, and the part of it in kept buffers."""
     wait_for("the connections are closed",
              lambda: server.get("/v1/status")["connections"] == 0)
     time.sleep(0.2)

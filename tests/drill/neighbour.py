@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A well-behaved client in a process of its own, which measures how it is served.
+"""A well-behaved client in its own process that measures how it is served.
 
     with Neighbour(path of a socket, b"a") as neighbour:
         neighbour.take()     Service since the last call: count, p50_ms, p99_ms, longest_ms
 
-It writes blocks and reads them back, one request at a time, and compares. Served means answered
-without an error and with the right content; what is not is in Service.wrong.
+It writes blocks and reads them back, one request at a time, and compares. A request is served if it
+is answered without an error and with the right content; other results are in Service.wrong.
 """
 import contextlib
 import dataclasses
@@ -32,7 +32,7 @@ class Service:
 
 
 def take_precedence(by):
-    """Of this process over others, where that is allowed: what is measured is then the server."""
+    """Gives this process priority over others, if allowed, so that the server is measured."""
     with contextlib.suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, by)
 
@@ -106,7 +106,7 @@ class Neighbour:
 
     def take(self):
         self.pipe.send("take")
-        # The answer comes with the next reply, so one that is stuck is told after the timeout.
+        # The answer comes with the next reply, so a stuck client reports after the timeout.
         if not self.pipe.poll(STUCK + 10):
             return Service(0, 0.0, 0.0, 0.0, 1000.0 * STUCK, "its process is stuck")
         return self.pipe.recv()

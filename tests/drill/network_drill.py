@@ -2,10 +2,10 @@
 """A cluster whose links are cut, lossy or slow and whose parts pause and die; limits are counted at
 the clients.
 
-Three servers and three nodes of etcd stand on hosts of their own (tests/cluster/network.py). One
-client for each server, which always reaches it, asks for more than the limit. A random fault lasts
-for some seconds; then it is healed, and all servers must be one cluster again in a bounded time.
-What all clients got together is within the limit in every window, whatever happened.
+Three servers and three nodes of etcd run on separate hosts (tests/cluster/network.py). Each server
+has a client that always reaches it and sends more than the limit. A random fault lasts for some
+seconds; then it is healed, and all servers must be one cluster again in a bounded time. All clients
+together stay within the limit in every window, whatever happened.
 """
 import contextlib
 import os
@@ -30,7 +30,7 @@ SERVES = "every server serves its clients when the cluster is whole"
 
 
 class Faults:
-    """Each method makes one fault, and leaves in self.undo what takes it back."""
+    """Each method causes one fault, and stores in self.undo how to undo it."""
 
     def __init__(self, drill, network, world):
         self.choose = drill.random
@@ -40,7 +40,7 @@ class Faults:
         self.has_delay = self.can_delay()
 
     def can_delay(self):
-        """Whether the kernel knows netem."""
+        """Whether the kernel supports netem."""
         done = subprocess.run([*self.network.prefix("s0"), "tc", "qdisc", "add", "dev", "lo",
                                "root", "netem", "delay", "1ms"], capture_output=True, check=False)
         return done.returncode == 0
@@ -107,7 +107,7 @@ class Faults:
 
 
 class Watch:
-    """Counts what the clients get."""
+    """Counts the replies of the clients."""
 
     def __init__(self, drill, load):
         self.drill = drill
@@ -117,7 +117,7 @@ class Watch:
         self.total = 0
 
     def check(self, fault):
-        """Every window since the last time, with those that reach back."""
+        """Checks every window since the last call, including those that started before it."""
         now = time.monotonic()
         self.total += len(self.load.completions(self.checked, now))
         for width in WIDTHS:

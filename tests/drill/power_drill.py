@@ -2,10 +2,10 @@
 """A virtual machine loses its power under load, boots, and everything that was synced is verified.
 
 The server runs in the guest (guest.py); its clients are outside. The disks of the guest are files
-that forget what was not synced when QEMU dies (tests/clients/forgetful.cc), as a disk with a
-volatile cache does, and the page cache of the guest is lost with it. Writers use FUA or flush now
-and then; an administrator changes rules. What was acknowledged with FUA, before an acknowledged
-flush, or as a change in the journal, is there after the next boot; anything else may be.
+that lose unsynced data when QEMU dies (tests/clients/forgetful.cc), like a disk with a volatile
+cache, and the page cache of the guest is lost too. Writers use FUA or flush now and then; an
+administrator changes rules. Data acknowledged with FUA or before an acknowledged flush, and changes
+in the journal, must exist after the next boot; other data may exist.
 """
 import contextlib
 import json
@@ -23,7 +23,7 @@ from server import ROOT, STUCK
 from writers import Region, Writer
 
 MIB = 1 << 20
-DISKS = (64 * MIB, 16 * MIB)     # the one with the file system, and the one that is exported
+DISKS = (64 * MIB, 16 * MIB)     # the disk with the file system, and the exported one
 BLOCKS = 1024                    # of a region
 ALIVE = (0.3, 3.0)               # seconds from the start of the load to the cut
 SYNCED = "a write that was acknowledged with FUA or flushed survives a power failure"
@@ -32,7 +32,7 @@ FORGETFUL = ROOT / "build/release/tests/forgetful"
 
 
 class Disk:
-    """A file that forgets what was not synced when it is opened again."""
+    """A file that loses unsynced data when it is opened again."""
 
     def __init__(self, folder, size):
         self.folder = folder

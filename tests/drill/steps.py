@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random steps of libnbd against a model of the disk: what is read is what was written.
+"""Random steps of libnbd, compared with a model of the disk: reads return the written data.
 
-Each Disk is one export and a copy of what it must hold. Requests have any offset and length that
-the export's block size allows, and any flags. A trim may leave old bytes or zeroes; whatever is
-read after it must stay.
+Each Disk is one export and a copy of its expected content. Requests have any offset and length that
+the export's block size allows, and any flags. A trim may leave old bytes or zeroes; what is read
+after it must not change.
 """
 import nbd
 
@@ -28,7 +28,7 @@ class Disk:
         return self.choose.randrange((SIZE - length) // self.unit + 1) * self.unit, length
 
     def step(self):
-        """What is wrong afterwards, or nothing."""
+        """Returns the error found afterwards, if any."""
         self.steps += 1
         at, length = self.place()
         fua = self.choose.choice((0, nbd.CMD_FLAG_FUA))
@@ -70,7 +70,7 @@ class Disk:
         return None
 
     def check_extents(self, at, length):
-        """What is said to be zero is."""
+        """Extents that are reported as zero must be zero."""
         entries = []
         self.handle.block_status(length, at,
                                  lambda _name, _at, extents, _error: entries.extend(extents))

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients that write, keep account of what must be there after a crash, and verify it.
+"""Clients that write, record what must exist after a crash, and verify it.
 
 A region is a run of blocks of one export with one writer. Every write has a serial number, which is
-all over its content, so each sector tells which write it is of. Per block the account holds:
+repeated in its content, so each sector shows which write it is from. Each block has:
 
-    floor   the newest write that must survive: a sector that holds an older one has lost it
-    last    the newest write that was sent: a sector cannot hold a newer one
+    floor   the newest write that must survive: a sector with an older one has lost it
+    last    the newest write that was sent: a sector cannot have a newer one
     zeroes  the serials in between that wrote zeroes
 
-What raises the floor depends on the crash: under kill -9 every acknowledged write, when the power
-fails only what was acknowledged with FUA or before an acknowledged flush was sent.
+Which writes raise the floor depends on the crash: after kill -9 every acknowledged write, after a
+power failure only those acknowledged with FUA or before an acknowledged flush was sent.
 """
 import random
 import socket
@@ -23,7 +23,7 @@ SECTOR = 512
 WRITE_ZEROES = 6
 FUA, NO_HOLE = 1, 2
 WINDOW = 8            # requests in flight
-RUN_MAX = 4           # blocks that one write covers at most
+RUN_MAX = 4           # maximum blocks of one write
 CHUNK = 256           # blocks that are read at once to verify
 
 
@@ -33,7 +33,7 @@ def pattern(region, block, serial):
 
 
 class Region:
-    """Its account outlives servers and writers."""
+    """A region of blocks. Its records outlive servers and writers."""
 
     def __init__(self, number, export, first, blocks):
         self.number = number
@@ -56,11 +56,11 @@ class Region:
         if serial <= self.floor[block]:
             return
         self.floor[block] = serial
-        # A zero below the floor is gone; the newest one at or below it is what an old zero was.
+        # Zeroes below the floor are overwritten; only the newest one at or below it counts.
         self.zeroes[block] = [one for one in self.zeroes[block] if one >= serial]
 
     def wrong_sectors(self, block, data):
-        """What is wrong with the content of one block, as text."""
+        """The errors in the content of one block, as text."""
         for at in range(0, BLOCK, SECTOR):
             sector = data[at:at + SECTOR]
             if not any(sector):
@@ -75,9 +75,9 @@ class Region:
                        f"{self.floor[block]}..{self.last[block]}")
 
     def verify(self, connect, limit=3):
-        """After a crash: the number of wrong blocks, and some descriptions. connect() gives a plain
-        socket."""
-        # What was acknowledged and not synced may be gone, so no later flush makes it durable.
+        """After a crash: the number of wrong blocks, and some descriptions. connect() returns a
+        plain socket."""
+        # Acknowledged data that was not synced may be lost, so no later flush makes it durable.
         self.acknowledged = list(self.floor)
         wrong, told = 0, []
         with connect() as client:
@@ -100,8 +100,8 @@ class Region:
 class Writer(threading.Thread):
     """Writes to its region until the connection ends.
 
-    keeps   "all" where every acknowledged write must survive, else "synced"
-    fua     how many of a hundred writes have FUA
+    keeps   "all" if every acknowledged write must survive, otherwise "synced"
+    fua     percentage of writes with FUA
     flush   a flush after so many requests, 0 for never
     """
 
@@ -114,7 +114,7 @@ class Writer(threading.Thread):
         self.fua = fua
         self.flush = flush
         self.durable = 0   # writes that must survive
-        self.error = None  # what no crash explains
+        self.error = None  # an error that no crash explains
         self.in_flight = {}
         self.busy = set()
 
@@ -141,7 +141,7 @@ class Writer(threading.Thread):
 
     def next_write(self, cookie):
         region = self.region
-        while True:  # blocks that are in flight are left alone: their order would be unknown
+        while True:  # blocks in flight are skipped: their order would be unknown
             count = self.random.randint(1, RUN_MAX)
             block = self.random.randrange(region.blocks - count + 1)
             blocks = range(block, block + count)

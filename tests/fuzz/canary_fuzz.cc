@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A fuzzer that fails on purpose. ./dev check demands that it does: were it ever to pass, the
-// other fuzzers would be passing because nothing is looking. The input is out of reach of plain
-// chance (one in 2^32) and within reach of a fuzzer that sees which branches it takes.
+// A fuzzer that fails on purpose. ./dev check requires that it does: if it passed, the other
+// fuzzers might pass only because the instrumentation does not work. The input cannot be found by
+// chance (one in 2^32), but by a fuzzer that sees which branches it takes.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

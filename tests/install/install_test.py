@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The library as its users get it: installed, found by CMake and by pkg-config, and used by
-examples/limiter, which is built against the installed prefix and nothing else."""
+"""The library as users get it: installed, found by CMake and pkg-config, and used by
+examples/limiter, which is built only against the installed prefix."""
 import glob
 import os
 import subprocess
@@ -26,7 +26,7 @@ class InstallTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
         cls.folder = folder.name
-        # Moved after installing: nothing in it may know where it was put first.
+        # Moved after installing: nothing in it may depend on the original path.
         run("cmake", "--install", RELEASE, "--prefix", cls.folder + "/first")
         cls.prefix = cls.folder + "/prefix"
         os.rename(cls.folder + "/first", cls.prefix)
@@ -41,6 +41,12 @@ class InstallTest(unittest.TestCase):
         with open(self.folder + "/to", "rb") as copy:
             self.assertEqual(copy.read(), data)
         return took
+
+    def test_headers_of_tests_stay_at_home(self):
+        installed = {file for _, _, files in os.walk(self.prefix + "/include") for file in files}
+        self.assertIn("session.h", installed)
+        self.assertEqual([file for file in installed
+                          if file.startswith("fake_") or file.endswith("_for_tests.h")], [])
 
     def test_the_example_is_short(self):
         with open(os.path.join(EXAMPLE, "limiter.cc"), encoding="utf-8") as source:
@@ -100,7 +106,7 @@ class InstallTest(unittest.TestCase):
 
     def test_the_binary_and_its_manual_are_there(self):
         self.assertIn("weir ", run(self.prefix + "/bin/weir", "--version"))
-        # Is in the second program, which the first one finds after both were moved.
+        # This command is in the second program, which the first one finds after both were moved.
         self.assertIn("Usage: weir serve", run(self.prefix + "/bin/weir", "serve", "--help"))
         with open(self.prefix + "/share/man/man1/weir-limit.1", encoding="utf-8") as manual:
             self.assertRegex(manual.read(), r'(?m)^\.TH WEIR-LIMIT 1 ')

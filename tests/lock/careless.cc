@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A lock server that grants at once after a restart, as no other program of this project can be
-// made to: with it tests show what the grace period is for, and that their checker sees it.
+// A lock server that grants locks at once after a restart, which no other program of this project
+// does: tests use it to show why the grace period is needed, and that their checker detects the
+// conflict.
 //
 //   careless SOCKET STATE LEASE_MS        prints "ready"; ends with its standard input
 #include <chrono>

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Servers and holders that crash, stop and come back. What holders wrote themselves is read by a
-checker: no two of them ever held one lock. With a server that knows no grace period it finds two.
+"""Servers and holders that crash, stop and come back. A checker reads the records of the holders:
+no two of them ever held one lock. With a server without a grace period it finds two.
 """
 import os
 import pathlib
@@ -51,7 +51,7 @@ class Server(unittest.TestCase):
             self.assertFalse(first.has_ended())
             self.assertEqual([what for what, *_ in conflicts([first, second])], ["both held it"])
             first.process.send_signal(signal.SIGCONT)
-            # Its server does not know its lock any more.
+            # The server no longer knows its lock.
             self.assertEqual(first.wait(), 75)
 
     def test_many_holders_and_crashes(self):
@@ -82,7 +82,7 @@ class Server(unittest.TestCase):
             wait_for("it is held", holder.has_begun)
             server.kill()
             self.assertEqual(holder.wait(), 75)
-            self.assertTrue(holder.has_ended())  # it was asked to, and could say so
+            self.assertTrue(holder.has_ended())  # it got SIGTERM and recorded its end
 
 
     def test_a_damaged_state_is_refused_and_mended_by_what_the_message_says(self):
@@ -137,7 +137,7 @@ class Holders(unittest.TestCase):
             self.assertEqual(second.wait(), 0)
             guard = first.process.pid
             children = pathlib.Path(f"/proc/{guard}/task/{guard}/children").read_text().split()
-            first.let_go()  # of its own accord, with status 0
+            first.let_go()  # exits by itself, with status 0
             wait_for("the command has ended", lambda: all(
                 pathlib.Path(f"/proc/{one}/stat").read_text().rpartition(") ")[2][0] == "Z"
                 for one in children))

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lock servers and holders for tests, and the checker that reads what holders wrote themselves.
+"""Lock servers and holders for tests, and the checker that reads the records of holders.
 
     with LockServer("--lock-lease", "2s") as server:
         server.run("res", "--", "true")
 
-Everything has a folder of its own and ends with the block. Waiting is for conditions, with a
-deadline that a slow machine meets.
+Everything has its own folder and ends with the block. Tests wait for conditions, with a deadline
+that a slow machine meets.
 """
 import json
 import os
@@ -25,9 +25,9 @@ from remote import wait_for  # noqa: E402, F401
 __all__ = ["ROOT", "WEIR", "Holder", "LockServer", "conflicts", "wait_for"]
 
 CARELESS = BUILD / "tests/careless"
-STUCK = 90  # seconds until something that should have happened counts as stuck
+STUCK = 90  # seconds after which a test counts as stuck
 
-# Holds a lock until told to end, and writes down when: the clock is the same for all processes.
+# Holds a lock until it is stopped, and records the times: the clock is the same for all processes.
 HOLDER = """
 import os, signal, sys, time
 out = open(sys.argv[1], "a", buffering=1)
@@ -133,7 +133,7 @@ class LockServer:
 
 
 class Holder:
-    """A command under a lock that writes down when it began and ended."""
+    """A command under a lock that records when it started and ended."""
 
     def __init__(self, server, resource, options, seconds):
         self.file = server.path / f"holder.{len(server.holders)}"
@@ -163,7 +163,7 @@ class Holder:
         return status
 
     def finish(self):
-        """However the test ended, nothing stays behind."""
+        """Removes all processes, however the test ended."""
         self.let_go()
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGCONT)
@@ -175,7 +175,7 @@ class Holder:
                 self.process.wait()
 
     def spans(self):
-        """(begin, end, fence): one that did not say when it ended was there until it was reaped."""
+        """(begin, end, fence): without a recorded end, the time until it was reaped counts."""
         begun = [(int(at), int(fence)) for what, fence, at in self.lines() if what == "begin"]
         ends = [int(at) for what, _, at in self.lines() if what == "end"]
         ends += [self.ended or time.monotonic_ns()] * (len(begun) - len(ends))
@@ -183,7 +183,7 @@ class Holder:
 
 
 def conflicts(holders):
-    """Pairs of exclusive holders of one resource at one time, and fences that did not grow."""
+    """Pairs of exclusive holders of one resource at one time, and fences that did not increase."""
     found = []
     spans = sorted((holder.resource, *span) for holder in holders for span in holder.spans())
     for one, next_one in zip(spans, spans[1:]):

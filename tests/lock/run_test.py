@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""weir lock run, list and stats as their users meet them: several processes and a real server."""
+"""weir lock run, list and stats as users run them: several processes and a real server."""
 import concurrent.futures
 import os
 import pathlib
@@ -195,8 +195,8 @@ class Tls(unittest.TestCase):
             used = pathlib.Path(folder) / "used"
             used.mkdir()
             certificates = ["--tls-certificates", used]
-            # A client reads its certificate again when it connects again: as itself, with a renewed
-            # one, or as somebody else.
+            # A client reads its certificate again when it reconnects: a renewed one of the same
+            # subject, or one of another subject.
             for name, status in (("alice", 0), ("mallory", 75)):
                 self.put(ours.client(name="alice"), used)
                 with self.subTest(name), LockServer("--tls", "require", "--tls-certificates",
@@ -271,7 +271,7 @@ class Refusals(unittest.TestCase):
 
     def assert_unavailable(self, address):
         env = {"WEIR_LOCK_SERVER": address}
-        # Each waits 10 s at most, and what a slow machine takes; none depends on another.
+        # Each waits at most 10 s, plus the delays of a slow machine; none depends on another.
         with concurrent.futures.ThreadPoolExecutor(6) as pool:
             runs = {tuple(options): pool.submit(self.weir, "lock", "run", *options, "x", "--",
                                                 "true", **env)
@@ -302,7 +302,7 @@ class Refusals(unittest.TestCase):
             self.assert_unavailable(f"127.0.0.1:{silent.getsockname()[1]}")
 
     def test_what_is_sent_there_goes_nowhere(self):
-        # A full backlog: the kernel drops what comes, as a machine does that is switched off.
+        # A full backlog: the kernel drops new connections, like a machine that is switched off.
         with socket.socket() as full, socket.socket() as first:
             full.bind(("127.0.0.1", 0))
             full.listen(0)

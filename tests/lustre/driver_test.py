@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """weir lustre, the binary, against a modelled server as a file system (lustrefs), in real time."""
+import contextlib
 import os
 import pathlib
 import random
@@ -89,6 +90,31 @@ class Drives(Scratch):
                 server.write("sys/kernel/debug/lustre/ost/OSS/ost_io/nrs_policies", "tbf jobid")
                 wait_until(server.own, "a rule again")
                 self.assertIsNone(weir.poll())
+
+    def test_set_policy_starts_tbf_again_on_a_restarted_server(self):
+        """Such a server comes up with fifo, under which the file of rules cannot be read."""
+        def own():
+            with contextlib.suppress(OSError):
+                return server.own()
+
+        with lustre("tbf=jobid", *HOG) as server:
+            with driver(server, "--set-policy", "--capacity", "400", "--nodes", str(self.nodes),
+                        "--dead-man", "500ms", map_file=self.map) as weir:
+                for _ in range(2):
+                    wait_until(own, "a rule")
+                    server.write("control", "restart")
+                wait_until(own, "a rule again")
+                weir.send_signal(signal.SIGTERM)
+                self.assertEqual(weir.wait(60), 0)
+                self.assertIn("starting 'tbf jobid' again", weir.stdout.read())
+
+    def test_a_period_that_is_too_short_is_lengthened_and_reported_once(self):
+        with lustre("tbf=jobid", "idle=2000") as server:
+            done = self.run_weir("run", "--root", server.root, "--map", self.map, "--lctl",
+                                 "never", "--period", "10ms", "--rounds", "15")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(done.stderr.count("too long for a period of 10ms"), 1, done.stderr)
+            self.assertRegex(done.stderr, r"15 rounds, [1-9]\d* late")
 
     def test_gives_up_on_a_server_that_refuses_every_write(self):
         with lustre("tbf=jobid", *HOG) as server:

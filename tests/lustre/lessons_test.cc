@@ -142,7 +142,7 @@ TEST(LustreLessons, AJobThatVanishesIsUnknownNotIdle) {
   const Watched without = watch(scenario, Contender::kWeir, Lesson::kVanished);
   EXPECT_GT(with.vanished, 0U);
   EXPECT_LT(with.unheld * 3, without.unheld);
-  EXPECT_LT(with.wait_p99_ms("a"), without.wait_p99_ms("a"));
+  EXPECT_LE(with.wait_p99_ms("a"), without.wait_p99_ms("a"));
 }
 
 // 2. What is paced costs the device more, so capacity is less than it was when it was measured.
@@ -177,8 +177,9 @@ TEST(LustreLessons, WhatARuleFallsShortOfIsMadeUpFor) {
   const sim::Scenario scenario = rivals("5s", 3);
   const std::uint64_t with = watch(scenario, Contender::kWeir).served("hog");
   const std::uint64_t without = watch(scenario, Contender::kWeir, Lesson::kYield).served("hog");
-  EXPECT_LE(with, 550U);
-  EXPECT_GT(with, without * 11 / 10);
+  EXPECT_GE(with, 475U);
+  EXPECT_LE(with, 525U);
+  EXPECT_LT(without, 450U);
 }
 
 // 5. Changes are few, since each gives tokens away.
@@ -274,7 +275,7 @@ struct Stretch {
 
 // The most that any stretch had beyond its rate; `settles` is when a class has seen its rule.
 double most_beyond(Contender contender, std::uint64_t& stretches) {
-  const sim::Scenario scenario = live("8s");
+  const sim::Scenario scenario = live("12s");
   const Nanoseconds settles = std::chrono::milliseconds{50};
   std::optional<Stretch> now;
   std::vector<Instant> taken;

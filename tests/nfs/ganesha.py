@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NFS-Ganesha and a gateway in front of it, for tests, in a network namespace of their own.
+"""NFS-Ganesha and a gateway in front of it, for tests, in a separate network namespace.
 
     if __name__ == "__main__":
         ganesha.enter_namespace()
@@ -8,8 +8,8 @@
     with ganesha.Ganesha() as nfs, Gateway(nfs.port, "--rule", "...") as gateway:
         gateway.run("nfs-cat", nfs.url("file", gateway.port, uid=1000))
 
-Ganesha serves a folder of its own as /export: versions 3, 4.0, 4.1 and 4.2, without locks of
-version 3. libnfs is the client.
+Ganesha serves its own folder as /export: versions 3, 4.0, 4.1 and 4.2, without locks of version 3.
+libnfs is the client.
 """
 import contextlib
 import os
@@ -42,7 +42,7 @@ NEEDED = {"ganesha.nfsd": "nfs-ganesha", "nfs-cat": "libnfs-utils", "rpcbind": "
 
 
 def missing():
-    """Why tests with Ganesha cannot run here, or an empty text."""
+    """Why tests with Ganesha cannot run on this machine; empty if they can."""
     for program, package in NEEDED.items():
         if shutil.which(program) is None:
             return f"{program} is missing: install {package}"
@@ -52,7 +52,7 @@ def missing():
 
 
 def enter_namespace():
-    """Runs the program again where no port of the machine is used, if that is possible."""
+    """Runs the program again in a namespace where no port of the machine is used, if possible."""
     if missing() or os.environ.get("WEIR_NAMESPACE") == "own":
         return
     os.environ["WEIR_NAMESPACE"] = "own"
@@ -140,7 +140,7 @@ class Gateway(server.Server):
 
 
 def run(*command, **how):
-    """The output of a client; its failure is an error."""
+    """The output of a client; raises an error if it fails."""
     done = subprocess.run(command, capture_output=True, timeout=server.STUCK, check=False, **how)
     assert done.returncode == 0, (command, done.returncode, done.stderr)
     return done.stdout

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`weir nfs` in front of NFS-Ganesha, with libnfs and a client of our own (rpc.py); and in front of
-a server that misbehaves."""
+"""`weir nfs` in front of NFS-Ganesha, with libnfs and a test client (rpc.py); and in front of a
+server that misbehaves."""
 import hashlib
 import os
 import pathlib
@@ -77,7 +77,7 @@ class Forwarding(unittest.TestCase):
             self.assertEqual(stub.ends, ["reset"])
             before = len(stub.calls)
             self.assertLess(before, 4)
-            with rpc.Client(gateway.port) as other:  # there is a token for it within a second
+            with rpc.Client(gateway.port) as other:  # it gets a token within a second
                 other.send(rpc.getattr3(500, b"handle"))
                 self.assertEqual(other.reply()[0], 500)
             self.assertEqual(stub.xids()[before:], [500])
@@ -119,7 +119,7 @@ class Forwarding(unittest.TestCase):
         with rpc.Stub() as stub, ganesha.Gateway(stub.port, *ONE_PER_SECOND) as gateway, \
                 rpc.Client(gateway.port) as client:
             client.send(*(rpc.getattr3(xid, b"handle") for xid in range(200)))
-            while gateway.metric("calls") < 200:  # what was not read is not accepted
+            while gateway.metric("calls") < 200:  # unread calls are not accepted
                 time.sleep(0.01)
             began = time.monotonic()
             gateway.process.send_signal(signal.SIGTERM)
@@ -171,7 +171,7 @@ class Forwarding(unittest.TestCase):
                                 "start r jobid={uid.*} bps=1MiB burst=1MiB") as gateway, \
                 rpc.Client(gateway.port) as client:
             began = time.monotonic()
-            for xid in range(40):  # 40 s if they cost what they ask for
+            for xid in range(40):  # 40 s if they cost what they request
                 client.send(rpc.read3(xid, b"handle", MIB))
                 self.assertEqual(client.reply()[0], xid)
             self.assertLess(time.monotonic() - began, 20)
@@ -231,7 +231,7 @@ service = "slow"
 
 
 class Session:
-    """A client of NFS 4.1 with one session, as all users of a mount have."""
+    """A client of NFS 4.1 with one session, like that of all users of a mount."""
 
     def __init__(self, port):
         self.client = rpc.Client(port)
@@ -292,7 +292,7 @@ class Real(MeasuredTest):
         cls.addClassCleanup(cls.nfs.__exit__)
 
     def work(self, port, folder):
-        """What libnfs has done and seen through a port, as a checksum."""
+        """The operations and results of libnfs through a port, as a checksum."""
         (self.nfs.export / folder).mkdir()
         (self.nfs.export / folder).chmod(0o777)
         seen = hashlib.sha256()
@@ -326,7 +326,7 @@ class Real(MeasuredTest):
                 began = time.monotonic()
                 ganesha.run("nfs-cat", self.nfs.url("big", gateway.port, uid=uid))
                 took[uid] = time.monotonic() - began
-            self.assertGreater(took[2000], 2.9)  # 1 MiB is there, 3 are waited for
+            self.assertGreater(took[2000], 2.9)  # 1 MiB is available, 3 have to wait
             self.assertLess(took[2001], 2.5)
 
     def test_a_server_that_restarts_serves_again(self):
@@ -343,8 +343,8 @@ class Real(MeasuredTest):
                 self.assertEqual(client.reply()[0], 2)
 
     def test_neighbours_on_one_mount(self):
-        """200 readers of a limited user, and another user who asks for attributes, in one session
-        of 64 slots, which calls of the limited user would take for seconds."""
+        """200 readers of a limited user, and another user that requests attributes, in one session
+        of 64 slots, which calls of the limited user would occupy for seconds."""
         (self.nfs.export / "file").write_bytes(bytes(4096))
 
         def attempt():
@@ -369,7 +369,7 @@ class Real(MeasuredTest):
 
 
 class Mount:
-    """What a Linux client does with a session: a slot for each call, and another try 0.11 s after
+    """Uses a session like a Linux client: a slot for each call, and a retry 0.11 s after
     NFS4ERR_DELAY."""
 
     def __init__(self, session, handle, readers):
@@ -378,8 +378,8 @@ class Mount:
         self.read = rpc.u32(25) + bytes(16) + rpc.u64(0) + rpc.u32(4096)
         self.getattr = rpc.u32(9, 1, 0x10)
         self.slots = list(range(session.slots))
-        self.due = [0.0] * readers  # when each reader wants to send
-        self.busy = {}              # slot and start by xid; the start of a stat, else None
+        self.due = [0.0] * readers  # when each reader sends next
+        self.busy = {}              # slot and start by xid; the start of a stat, otherwise None
         self.stat_wanted = None
         self.clear()
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A client of ONC RPC and NFS in a few words, for tests of the gateway: it can send any call at any
-time, which no real client does; and a server that answers what a test wants.
+"""A minimal client of ONC RPC and NFS for tests of the gateway: it can send any call at any time,
+unlike a real client; and a server whose answers a test defines.
 
     client = Client(port)
     client.send(getattr3(7, handle, uid=1000))
@@ -68,13 +68,13 @@ def sequence(session, slot, number):
 
 
 def receive(stream, count):
-    data = b""
+    data = bytearray()
     while len(data) < count:
-        piece = stream.recv(count - len(data))
+        piece = stream.recv(min(count - len(data), 1 << 20))
         if not piece:
             raise ConnectionError("closed")
         data += piece
-    return data
+    return bytes(data)
 
 
 def message_of(stream):
@@ -109,7 +109,7 @@ class Client:
         return xid, message[24:]
 
     def is_closed(self):
-        """Whether the connection ends, within the timeout."""
+        """Whether the connection ends within the timeout."""
         try:
             while self.socket.recv(65536):
                 pass
@@ -134,7 +134,7 @@ class Stub:
 
     def __init__(self, answer=lambda _, message: reply(struct.unpack(">I", message[:4])[0])):
         self.answer = answer
-        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
         self.port = self.listener.getsockname()[1]
         self.connections, self.calls, self.ends = [], [], []
         self.changed = threading.Condition()

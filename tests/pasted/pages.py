@@ -3,27 +3,27 @@
 
 In Markdown, a fence with the language `sh` holds commands; a fence `rules` holds rule commands. In
 manual pages, the verbatim paragraphs below EXAMPLES hold commands, rules (weir-rules(7)) or whole
-configuration files (weir.conf(5)). A block in which lines begin with "$ " is a transcript: what
-follows a command is its output, and what follows `$ cat FILE` is the content of a file.
+configuration files (weir.conf(5)). A block in which lines start with "$ " is a transcript: the
+lines after a command are its output, and those after `$ cat FILE` the content of a file.
 """
 import dataclasses
 import re
 
-# How a line begins that somebody would paste; such a line stands in a fence of its language.
+# The start of lines that a user would paste; such a line must be in a fence with its language.
 COMMAND = re.compile(r"(\$ |(\./dev|weir|lctl|fio|cmake|curl|nbdinfo|qemu-\w+|systemctl|sudo) \S)")
 RULE = re.compile(r"((reg|hp) )?(start|change|stop) \w")
 
 
 @dataclasses.dataclass
 class Command:
-    text: str                # as it is pasted, continued lines included
+    text: str                # as pasted, including continued lines
     line: int                # of the page
-    output: str = ""         # what the page shows below it
+    output: str = ""         # output shown on the page
     kind: str = "sh"         # or rules, conf: then text is the whole block
 
 
 def markdown_fences(text):
-    """(line of its beginning, language, lines) of each."""
+    """(first line, language, lines) of each."""
     fence = None
     for number, line in enumerate(text.splitlines(), 1):
         if not line.startswith("```"):
@@ -37,8 +37,7 @@ def markdown_fences(text):
 
 
 def pod_examples(text):
-    """The verbatim paragraphs below EXAMPLES, in the same form; those that follow each other with
-    nothing between them are one."""
+    """The verbatim paragraphs below EXAMPLES, in the same form; adjacent ones are joined."""
     block, is_examples = None, False
     for number, line in enumerate(text.splitlines(), 1):
         if heading := re.match(r"=head1 (.*?)\s*$", line):
@@ -97,7 +96,7 @@ def commands(page, text):
 
 
 def untold(page, text):
-    """Fences that hold what one would paste, and do not say so."""
+    """Fences that contain commands to paste, but have no language."""
     for first, kind, lines in markdown_fences(text):
         for number, line in enumerate(lines, first + 1):
             if kind not in ("sh", "rules") and (COMMAND.match(line) or RULE.match(line)):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every command that README, the documents and the manual pages show runs as it is pasted.
+"""Every command in README, the documents and the manual pages runs as pasted.
 
-The commands of each page run in a sandbox of their own (Linux namespaces): /tmp and /run are empty,
-the network is a loopback interface, and what is written elsewhere goes to memory. So a page can use
-its ports, install below /usr and leave servers behind. settings.py has what pages take for granted,
-and the few commands that are not run, with the reason.
+The commands of each page run in a separate sandbox (Linux namespaces): /tmp and /run are empty, the
+network is a loopback interface, and writes elsewhere go to memory. So a page can use its ports,
+install below /usr and leave servers running. settings.py has what pages assume, and the few
+commands that are not run, with the reason.
 """
 import concurrent.futures
 import json
@@ -23,7 +23,7 @@ BUILD = pathlib.Path(os.environ["WEIR_BUILD_DIR"]).resolve()
 RELEASE = pathlib.Path(os.environ["WEIR_RELEASE_BIN"]).resolve()
 HERE = pathlib.Path(__file__).resolve().parent
 STUCK = 200
-AT_ONCE = 4  # pages; they wait for most of their time
+AT_ONCE = 4  # pages; they mostly wait
 
 # $0 the folder of the page, further ones what to run; the sandbox's own files are in memory. A
 # folder below /tmp stays where it is, in an otherwise empty /tmp.
@@ -86,7 +86,7 @@ def read(page):
 
 
 def run_page(page, root=ROOT):
-    """How many of its commands ran, and what was wrong with them."""
+    """The number of commands that ran, and their errors."""
     done = in_sandbox(root, sys.executable, HERE / "session.py", page)
     if done.returncode:
         return 0, [f"{page}: the session ended with {done.returncode}"]
@@ -97,7 +97,7 @@ def run_page(page, root=ROOT):
 class Pasted(unittest.TestCase):
     def test_every_command_of_every_page_runs(self):
         chosen = [page for page in documents() + manual() if pages.commands(page, read(page))]
-        self.assertEqual(chosen[:2], ["CONTRIBUTING.md", "README.md"])  # the longest begin early
+        self.assertEqual(chosen[:2], ["CONTRIBUTING.md", "README.md"])  # the longest start first
         with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
             for page, (ran, broken) in zip(chosen, pool.map(run_page, chosen)):
                 with self.subTest(page):
@@ -123,7 +123,7 @@ class Pages(unittest.TestCase):
 
 
 class Bites(unittest.TestCase):
-    """A page with a mistake in it is found."""
+    """A page with an error is detected."""
 
     def breaks(self, name, text, *expected):
         with tempfile.TemporaryDirectory() as folder:

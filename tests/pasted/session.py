@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the commands of one page as somebody would who pastes them, and says which of them fail.
+"""Runs the commands of one page as if pasted by a user, and reports which of them fail.
 
-    python3 session.py PAGE        inside of the sandbox that pasted_test.py makes
+    python3 session.py PAGE        inside the sandbox that pasted_test.py creates
 
 All commands of a page run one after the other in one shell. A server is started beside it, as in a
 second terminal, and is ready before the next command; it ends, with status 0, when the page starts
@@ -29,27 +29,27 @@ NUMBER = re.compile(r"-?\b\d[\d.]*(ns|us|ms|s|min|[kMGT]i?B?|B)?\b")
 
 
 class Broken(Exception):
-    """A command does not do what the page says."""
+    """A command does not do what the page describes."""
 
 
 class Stuck(Exception):
-    """A command does not end, or has ended the shell, so that what follows cannot run."""
+    """A command does not end, or has ended the shell, so that later commands cannot run."""
 
 
 def shape(text):
-    """Output without its figures, and without the spaces that depend on them."""
+    """Output without numbers, and without the spaces that depend on them."""
     return [" ".join(NUMBER.sub("#", line).split()) for line in text.rstrip("\n").splitlines()]
 
 
 class Process:
-    """What does not end by itself: a server, or a command that repeats."""
+    """A process that does not end by itself: a server, or a command that repeats."""
 
     def __init__(self, command, cwd):
         self.command = command
         self.told = ""
         folder = pathlib.Path(tempfile.mkdtemp())
         self.path = folder / "output"
-        self.notices = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)  # as systemd has it
+        self.notices = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)  # like that of systemd
         notify = folder / "notify"
         self.notices.bind(str(notify))
         self.notices.setblocking(False)
@@ -67,7 +67,7 @@ class Process:
             self.process.wait()
 
     def shown(self):
-        """What it has printed, and on a line each what it has told systemd."""
+        """Its output, and its notifications to systemd, one per line."""
         with contextlib.suppress(BlockingIOError):
             self.told += self.notices.recv(4096).decode() + "\n"
         return self.told + self.path.read_text(encoding="utf-8", errors="replace")
@@ -101,7 +101,7 @@ class Session:
         self.folder = pathlib.Path(tempfile.mkdtemp())
         self.cwd = cwd
         self.server = None
-        self.rules = {}  # all of the page, by the options of weir rules
+        self.rules = {}  # all rules of the page, by the options of weir rules
         done, reports = os.pipe()
         os.set_inheritable(reports, True)
         self.shell = subprocess.Popen(["bash", "--norc"], cwd=cwd, stdin=subprocess.PIPE,
@@ -124,7 +124,7 @@ class Session:
         return status, output.read_text(encoding="utf-8", errors="replace"), error
 
     def status_within(self, seconds, text):
-        """Of the command that runs; the shell and the page end with one that is stuck."""
+        """The status of the running command; a stuck command ends the shell and the page."""
         if not select.select([self.done], [], [], seconds)[0]:
             raise Stuck(f"{text}: it still ran after {seconds} s; its output:\n"
                         + (self.folder / "output").read_text(encoding="utf-8", errors="replace"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pages take for granted, and which of their commands are not run, with the reason."""
+"""What pages assume, and which of their commands are not run, with the reason."""
 import re
 
 # Starts of commands that are not run.
@@ -7,16 +7,20 @@ NOT_RUN = {
     "./dev test": "runs this test",
     "./dev check": "CI runs it beside this test, and it takes minutes",
     "./dev drill kill --minutes 20": "takes 20 minutes; ./dev check runs a minute of each drill",
+    "weir sim compare --out comparison":
+        "takes minutes; tests/sim/compare_test.py runs a small comparison",
+    "weir nfs check": "needs an NFS server; tests/nfs/check_test.py runs it",
+    "examples/notebook/": "tests/sim/notebook_test.py runs them with a small comparison",
     "weir sim lock-volume": "takes a minute; tests/sim/locks_test.py runs the scenario",
 }
 
 # Run beside the shell, as in another terminal.
 SERVER = re.compile(r"(\./dev run|weir nfs|weir serve)\b(?!.*--check-config)", re.DOTALL)
 
-# Commands that run until they are ended, and what they have printed or told systemd by then.
+# Commands that run until they are stopped, and what they have printed or sent to systemd by then.
 ENDLESS = {"weir lustre run": "^READY=1"}
 
-# Commands whose output contains figures of the moment; the rest of it is compared.
+# Commands whose output contains changing numbers; the rest of it is compared.
 FIGURES = re.compile(r"weir (explain|status|ledger)\b")
 
 END_SERVER = ": the server of the page ends\n"  # at the beginning
@@ -24,13 +28,13 @@ SERVE = "weir serve --export scratch=memory:1GiB"
 
 
 def serving(options=""):
-    """The server that a page speaks to; it is ended with the sandbox."""
+    """The server that the commands of a page use; it ends with the sandbox."""
     return (f"{SERVE} {options} >serving &\n"
             "until grep -q ^ready serving; do kill -0 $!; sleep 0.02; done")
 
 
 def load(job, export="scratch", options="--iodepth=8"):
-    """A client of that job; it is known to the server when this ends."""
+    """A client of that job; the server knows it when this returns."""
     return (f"fio --name={job} --ioengine=nbd --uri=nbd://localhost/{export},job={job} --thread "
             f"--rw=randread --size=64M --norandommap {options} --time_based --runtime=600 "
             ">/dev/null 2>&1 &\n"
@@ -38,14 +42,14 @@ def load(job, export="scratch", options="--iodepth=8"):
 
 
 def stand_in(program, text="cat"):
-    """For a program that talks to another machine, or to a person."""
+    """A replacement for a program that contacts another machine, or is interactive."""
     return (f"printf '#!/bin/sh\\n%s\\n' '{text}' >/usr/local/bin/{program}\n"
             f"chmod +x /usr/local/bin/{program}")
 
 
 SQUEUE = stand_in("squeue", 'echo "{\\"jobs\\":[{\\"job_id\\":12,\\"node_count\\":4,'
                             '\\"job_state\\":\\"RUNNING\\",\\"user_id\\":1000}]}"')
-# A model of an OSS with two jobs, where the files of Lustre are.
+# A model of an OSS with two jobs, at the paths of Lustre.
 LUSTRE = """
 mkdir /tmp/oss /var/lib/weir
 ASAN_OPTIONS=detect_leaks=0 "$WEIR_BUILD_DIR/tests/lustrefs" /tmp/oss cpts=2 tbf=jobid \

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many servers in the simulator: clusters with faults under checkers, and groups that take turns.
 
-Runs are those of the release build. 300 seeds beside those of the unit tests take about as long as
-is said at the test; seeds that failed once are kept in weir/sim/cluster_test.cc.
+Runs use the release build, with 300 seeds in addition to those of the unit tests; seeds that failed
+once are in weir/sim/cluster_test.cc.
 """
 import os
 import pathlib
@@ -11,7 +11,7 @@ import unittest
 
 ROOT = pathlib.Path(os.environ.get("WEIR_SOURCE_DIR", pathlib.Path(__file__).parents[2]))
 WEIR = os.environ.get("WEIR_RELEASE_BIN", str(ROOT / "build/release/apps/weir/weir"))
-STUCK = 300  # seconds after which a run is taken for stuck
+STUCK = 300  # seconds after which a run counts as stuck
 
 
 def sim(*arguments):

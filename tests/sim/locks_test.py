@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The figures of lock volume (docs/promises.md) and weir sim for scenarios of locks.
 
-Runs are of the release build and are made once, for all tests that look at them.
+Runs use the release build and are shared by all tests that need them.
 """
 import concurrent.futures
 import functools
@@ -14,7 +14,7 @@ import unittest
 
 ROOT = pathlib.Path(os.environ.get("WEIR_SOURCE_DIR", pathlib.Path(__file__).parents[2]))
 WEIR = os.environ.get("WEIR_RELEASE_BIN", str(ROOT / "build/release/apps/weir/weir"))
-STUCK = 600  # seconds after which a run is taken for stuck
+STUCK = 600  # seconds after which a run counts as stuck
 
 SMALL = """title = "small"
 length = "90s"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of weir sim in a browser: what its script makes of the numbers."""
+"""The report of weir sim in a browser: how its script shows the numbers."""
 import collections
 import html.parser
 import os
@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(os.environ.get("WEIR_SOURCE_DIR", pathlib.Path(__file__).parents[2]))
-# The release build: what is tried here is the page, and a sweep takes the sanitizers minutes.
+# The release build, because only the page is tested, and a sweep takes minutes with sanitizers.
 WEIR = os.environ.get("WEIR_RELEASE_BIN", str(ROOT / "build/release/apps/weir/weir"))
 BROWSER = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
            "--disable-background-networking", "--disable-component-update", "--disable-sync"]
@@ -127,7 +127,7 @@ policies = ["weir", "dld", "lustre", "lru-10"]
             self.look(self.folder / "out/report.html", shots)
 
     def look(self, report, to):
-        """For somebody to see."""
+        """Stores a screenshot."""
         for name, flags in (("light", []), ("dark", ["--force-dark-mode"])):
             subprocess.run([*BROWSER, f"--user-data-dir={self.folder}/profile", *flags,
                             "--window-size=1300,1600", f"--screenshot={to}/report-{name}.png",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""weir sim as its users meet it: results that repeat, and bad input that is told."""
+"""weir sim as users run it: reproducible results, and errors for bad input."""
 import csv
 import json
 import os
@@ -10,7 +10,7 @@ import unittest
 
 ROOT = pathlib.Path(os.environ.get("WEIR_SOURCE_DIR", pathlib.Path(__file__).parents[2]))
 WEIR = os.environ.get("WEIR_BIN", str(ROOT / "build/dev/apps/weir/weir"))
-STUCK = 100  # seconds after which a run is taken for stuck
+STUCK = 100  # seconds after which a run counts as stuck
 
 SMALL = """length = "4s"
 [target]
@@ -104,7 +104,7 @@ class Runs(SimTest):
         self.assertEqual(served, result["policies"]["none"]["served"])
 
     def test_policies_as_measured_by_others(self):
-        """What an independent simulator found of the two that need no controller."""
+        """The results of an independent simulator for the two policies without a controller."""
         self.runs("redistribution", "-q", "--policy", "none,static", "--out",
                   str(self.folder / "out"))
         policies = json.loads((self.folder / "out/result.json").read_text())["policies"]
@@ -186,7 +186,8 @@ class RefusesBadInput(SimTest):
         for arguments, message in (
                 (("--policy", "wier"), "--policy: no policy 'wier'; did you mean weir?"),
                 (("--policy", ""), "--policy: no policy ''; expected one or more of: none, static, "
-                                   "adaptbf, weir, wfq"),
+                                   "adaptbf, weir, wfq, mclock, sfq-d, sfq-d-auto, gift, themis, "
+                                   "io-latency, lustre-tbf"),
                 (("--period", "0s"), "--period: '0s' is not valid; expected 1ms to 10s"),
                 (("--service", "fast"), "--service: 'fast' is not valid; expected exponential or "
                                         "as-given"),

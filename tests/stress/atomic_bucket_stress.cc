@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Threads that take from one AtomicBucket at once, each with a time of its own. Together they must
-// not get more than the bucket allows, and what they did not get must still be there: no exchange
-// may be lost. Built to be run under the thread sanitizer too.
+// Threads that take from one AtomicBucket at the same time, each with its own time. Together they
+// must not get more than the bucket allows, and tokens that they did not get must still be
+// available: no exchange may be lost. Also runs under the thread sanitizer.
 #include <atomic>
 #include <cstdint>
 #include <thread>
@@ -43,7 +43,7 @@ std::uint64_t run_threads(AtomicBucket& bucket, const BucketShape& shape, Atomic
 }
 
 TEST(AtomicBucketStress, ThreadsTogetherGetWhatTheBucketAllowsAndNoMore) {
-  // 10 ns a token, and times in multiples of it, so that no fraction blurs the sum.
+  // 10 ns a token, and times in multiples of it, so that no fraction affects the sum.
   const BucketShape shape(Rate::per_second(100'000'000), Tokens{1000});
   AtomicBucket bucket(shape, instant_at(0));
   AtomicSpill spill;

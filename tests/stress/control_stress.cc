@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The control of a running server: its thread, that of its journal and the server's loop against
-// each other, while administrators read and change at the same time, and while the server ends.
+// The control of a running server: its thread, the thread of its journal and the server's loop run
+// concurrently, while administrators read and change at the same time, and while the server stops.
 #include <atomic>
 #include <memory>
 #include <string>
@@ -18,7 +18,7 @@
 namespace weir::control {
 namespace {
 
-// A server with a control, a journal, and a pointer to the first while both live.
+// A server with a control and a journal, and a pointer to the control while both exist.
 struct Controlled {
   Controlled()
       : running([this](serve::Server& server, const std::string& folder) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A server with several loops and one Target: clients on all loops, commands meanwhile, clients
-// that leave half way, and loops that are delayed inside and outside the lock.
+// that disconnect in the middle, and loops that are delayed inside and outside the lock.
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -68,7 +68,8 @@ class ByteSession final : public Session {
   OpenedExport opened_;
   Attributes identity_;
   std::uint64_t count_ = 0;
-  // Of its own: two loops that write the same bytes at once would be a race, which NBD allows.
+  // Each session has its own range: two loops that write the same bytes at once would be a race,
+  // which NBD allows.
   static inline std::atomic<std::uint64_t> sessions = 0;
   const std::uint64_t region_ = sessions++ % 64 * 16 * kBytes;
 };
@@ -114,7 +115,7 @@ class Client {
       return 0;
     return letter;
   }
-  // Sends so many requests, `depth` at a time; returns the number of replies.
+  // Sends `count` requests, `depth` at a time; returns the number of replies.
   std::size_t serve(std::size_t count, std::size_t depth) {
     std::size_t answered = 0;
     for (std::size_t sent = 0; sent < count; sent += depth) {
@@ -180,7 +181,7 @@ TEST(ManyLoopsStress, EveryRequestIsAnsweredOnceAndConnectionsAreSpreadEvenly) {
   EXPECT_EQ(after.queued + after.running, 0U);
 }
 
-// Granted <= depth + rate x time over the whole run, which is longer than what the clients saw.
+// Granted <= depth + rate x time over the whole run, which is longer than the time of the clients.
 TEST(ManyLoopsStress, ALimitHoldsWhileLoopsAreDelayed) {
   constexpr std::size_t kRate = 2000;
   constexpr std::size_t kDepth = 20;  // 10 ms of it

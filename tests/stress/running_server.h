@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A server for tests whose threads command it: in memory, on a thread of its own.
+// A server in memory, on its own thread, for tests that send it commands from other threads.
 //
 //   Running running;                 it runs
-//   Running running(beside);         with what lives beside it, such as its control
+//   Running running(beside);         with an object that exists beside it, such as its control
 //   Running running(change);         with other options
 //   running.server().ask(...)        from any thread
 //   running.stop()                   ends it; the destructor does so too
 //
-// The server lives until the destructor, so that others may still hold on to it after its end.
+// The server lives until the destructor, so that other threads may still use it after it has
+// stopped.
 #pragma once
 
 #include <array>
@@ -30,7 +31,8 @@ namespace weir::serve {
 
 class Running {
  public:
-  // Makes what the server's own thread makes before it runs, and destroys when it has.
+  // Creates an object on the server's thread before the server runs; it is destroyed when the
+  // server has stopped.
   using Beside = std::function<std::shared_ptr<void>(Server& server, const std::string& folder)>;
 
   using Change = std::function<void(ServeOptions& options, const std::string& folder)>;
@@ -42,7 +44,7 @@ class Running {
       const Change& change = [](ServeOptions&, const std::string&) {}) {
     std::array<char, 32> name{"/tmp/weir-stress-XXXXXX"};
     folder_ = mkdtemp(name.data());
-    // Nobody connects; another one before it may have added it.
+    // No client connects; an earlier server may have added the protocol.
     (void)add_protocol({.name = "none", .help = "", .begin = [](SessionPort&) { return nullptr; }},
                        Standard::kYes);
     thread_ = std::thread([this, beside, change] {
@@ -56,7 +58,7 @@ class Running {
       auto neighbour = beside(**server, folder_);
       EXPECT_TRUE((*server)->run([&] { ready_.set_value(server->get()); }));
       neighbour.reset();
-      over_.get_future().wait();  // others may still hold on to it
+      over_.get_future().wait();  // other threads may still use it
     });
     server_ = ready_.get_future().get();
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Threads that command a running server: each command is called exactly once, on the loop, also
-// those that the server's end overtakes.
+// Threads that send commands to a running server: each command is called exactly once, on the loop,
+// even if the server stops first.
 #include <atomic>
 #include <future>
 #include <string>

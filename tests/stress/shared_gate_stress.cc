@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Eight threads on one SharedGate: every request is handed out once and answered, whatever else
-// happens to the gate meanwhile; and a request that waits for a token comes when it is due.
+// happens to the gate meanwhile; and a request that waits for a token is handed out when the token
+// is due.
 #include <algorithm>
 #include <atomic>
 #include <memory>
@@ -24,7 +25,7 @@ struct Tracked : Request {
   std::atomic<int> handed_out{0};
 };
 
-// What a worker passes as its argument: one that serves until it is told that nothing is left.
+// The argument of a worker's callback: the worker serves until it gets nullptr.
 struct Worker {
   SharedGate* gate;
   std::atomic<int>* served;
@@ -66,7 +67,7 @@ TEST(SharedGateStress, EveryRequestIsHandedOutOnceWhateverHappensMeanwhile) {
         gate->incoming(request, i % 7 == 0 ? Head::kHigh : Head::kRegular);
         if (i % 11 == 0 && gate->withdraw(request)) withdrawn.fetch_add(1);
         if (i % 500 == 250) {
-          // Refused while the policy is another one, which has no rules.
+          // Refused while a policy without rules runs.
           const std::string rule = "r" + std::to_string(t);
           static_cast<void>(gate->apply_rule("start " + rule + " jobid={job" + std::to_string(t) +
                                              "} rate=50000"));
@@ -109,7 +110,7 @@ TEST(SharedGateStress, AThrottledRequestComesWithItsTokenThoughNothingElseHappen
         },
         &wait);
     wait.came.acquire();
-    // One token deep: the next comes 10 ms after this one was taken.
+    // One token deep: the next arrives 10 ms after this one was taken.
     if (i > 0) late.push_back(wait.at - token);
     token = wait.at + std::chrono::milliseconds{10};
     gate->complete(first);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The thread that asks Slurm for sizes of jobs, beside the server it tells: with an squeue of our
-// own, which leaves a mark when it has run.
+// The thread that queries Slurm for sizes of jobs, beside the server that it updates: with a fake
+// squeue that leaves a mark when it has run.
 #include <filesystem>
 #include <fstream>
 #include <string>

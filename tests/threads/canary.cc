@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A race on purpose between a callback of gRPC and the thread that made the call: the marks of
-// grpc_marks.cc must not hide it. The argument says how the callback touches what it shares.
+// A deliberate race between a callback of gRPC and the thread that made the call: the marks of
+// grpc_marks.cc must not hide it. The argument selects how the callback accesses the shared data.
 #include <atomic>
 #include <cstddef>
 #include <cstring>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tells the thread sanitizer what gRPC promises. Debian's gRPC and Abseil are not built with it, so
-// it does not see how they order threads and would report whatever they hand over. These functions
-// stand before those of the libraries and mark, of what the interfaces promise, exactly that:
+// Tells the thread sanitizer the order that gRPC guarantees. Debian's gRPC and Abseil are not built
+// with it, so it does not see how they order threads and would report everything that they pass
+// between threads as a race. These functions replace those of the libraries, call them, and mark
+// exactly these guarantees of the interfaces:
 //
 //   grpc_call_start_batch    happens before the callback of its tag, or the wait that returns it
 //   callbacks of a call      happen before its OnDone
@@ -23,7 +24,7 @@
 
 namespace {
 
-// The function of the library that one of these stands before: the next of the same name.
+// The function of the library that one of these replaces: the next one of the same name.
 template <class Function>
 Function next(Function own) {
   void* address = nullptr;
@@ -41,7 +42,7 @@ Function next(Function own) {
 
 using Run = void (*)(grpc_completion_queue_functor*, int);
 
-// There are few kinds of callbacks. Each has a function of its own here that calls it.
+// There are few kinds of callbacks. Each has its own function here that calls it.
 constexpr std::size_t kRunsMax = 8;
 std::atomic<Run> runs[kRunsMax];
 
@@ -97,8 +98,8 @@ void mark(grpc_completion_queue_functor* functor) {
 
 extern "C" {
 
-// What the libraries read and write through functions that the sanitizer intercepts, such as memcpy
-// and free, is theirs: only calls that come from their own code are ignored.
+// The libraries also access memory through functions that the sanitizer intercepts, such as memcpy
+// and free: only calls from their own code are ignored.
 // NOLINTNEXTLINE(readability-identifier-naming): the sanitizer asks for this name
 const char* __tsan_default_suppressions() {
   return "called_from_lib:libgrpc.so\n"
@@ -151,8 +152,8 @@ grpc_event grpc_completion_queue_pluck(grpc_completion_queue* queue, void* tag,
 
 namespace grpc::internal {
 
-// Of a call's references the library drops some: whoever drops the last one sees what was done
-// under the others.
+// The library drops some references of a call itself: the thread that drops the last one sees
+// everything done under the others.
 void ServerCallbackCall::ScheduleOnDone(bool is_inline) {
   static const auto real = next(&ServerCallbackCall::ScheduleOnDone);
   __tsan_acquire(&callbacks_outstanding_);

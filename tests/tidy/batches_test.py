@@ -31,7 +31,7 @@ class Batches(unittest.TestCase):
         return sources
 
     def numbers(self, *texts):
-        """How many sources each batch has."""
+        """The number of sources in each batch."""
         return [len(batch) for batch in batches.batches_of(self.sources(*texts))]
 
     def test_strangers_are_compiled_together(self):

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Documents that are checked against the tree, so that they cannot go stale unnoticed.
 
-docs/promises.md holds promises as table rows, numbered upward under each heading, and no number
-twice; each names what enforces it:
+docs/promises.md has promises as table rows, with increasing numbers under each heading, and no
+number twice; each names the test that enforces it:
 
     | P7 | Nothing is lost at any rate. | `pace.TokenBucketProperty.LosesNothing` |
 
-In the last cell stands `pending`, or one or more of these, each in backticks:
+The last cell is `pending`, or one or more of these, each in backticks:
 
     `module.Suite.Name`          TEST, TEST_F, TEST_P, RC_GTEST_PROP, ... in weir/module/*_test.cc
     `stress.Suite.Name`          the same in tests/stress/*.cc
@@ -23,12 +23,12 @@ import unittest
 
 from tree import ROOT, project_files, read, strip_cxx
 
-FOLDERS = ("weir", "apps", "cmake", "docs", "examples", "tests")  # whose paths are looked up
+FOLDERS = ("weir", "apps", "cmake", "docs", "examples", "tests")  # whose paths are checked
 FIRST_SCREEN_LINES = 40
 
 
 def cxx_tests(root):
-    """Names "module.Suite.Name" of all unit tests, those of threads and of the Lustre model."""
+    """Names "module.Suite.Name" of all unit tests, stress tests and tests of the Lustre model."""
     macro = re.compile(r"\b(?:TEST|TEST_F|TEST_P|TYPED_TEST|RC_GTEST_PROP|RC_GTEST_FIXTURE_PROP)"
                        r"\(\s*(\w+)\s*,\s*(\w+)")
 
@@ -36,7 +36,7 @@ def cxx_tests(root):
         parts = file.parent.parts
         if parts[0] != "weir":
             return parts[-1]
-        folder = file.parent  # of a part of a module there is no CMakeLists.txt
+        folder = file.parent  # subfolders of a module have no CMakeLists.txt
         while len(folder.parts) > 2 and not (root / folder / "CMakeLists.txt").is_file():
             folder = folder.parent
         return "_".join(folder.parts[1:])
@@ -113,7 +113,7 @@ def lines_matching(pattern, text):
 
 
 def anchors(text):
-    """The fragments that headings can be linked by."""
+    """The anchors of headings."""
     headings = re.findall(r"^#+\s+(.*?)\s*$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -132,7 +132,7 @@ def links(root):
 
 
 def patched(root):
-    """What the examples of docs/extending.md would add."""
+    """Files that the examples of docs/extending.md would add."""
     patches = (root / "tests/extending").glob("*.patch")
     return {path for one in patches for path in re.findall(r"^\+\+\+ b/(\S+)", one.read_text(),
                                                            re.MULTILINE)}
@@ -162,7 +162,7 @@ def core_documents(root):
 
 
 class Documents(unittest.TestCase):
-    """The project's documents hold."""
+    """The documents of the project follow the rules."""
 
     def holds(self, rule):
         if findings := list(rule(ROOT)):
@@ -185,7 +185,7 @@ class Documents(unittest.TestCase):
 
 
 class Bites(unittest.TestCase):
-    """Each rule accepts a sound sample and finds what is wrong with a bad one."""
+    """Each rule accepts a valid sample and finds the error in a bad one."""
 
     def setUp(self):
         self.root = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))

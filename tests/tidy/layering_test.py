@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shows that the three layering checks bite: each kind of violation is committed and refused.
+"""Shows that the three layering checks work: each kind of violation is made and rejected.
 
 declared: weir_module() and weir_check_layers() in cmake/WeirModule.cmake
 included: cmake/check_includes.cmake
 linked:   cmake/check_symbols.sh
 
-A small project under the repository's own cmake/ is built, then spoilt in one way at a time. The
-last two checks are also called directly with many samples, which is faster than a build.
+A small project with the repository's cmake/ is built, then broken in one way at a time. The last
+two checks are also called directly with many samples, which is faster than a build.
 """
 import contextlib
 import pathlib
@@ -55,7 +55,7 @@ def run(*command):
 
 
 class Violations(unittest.TestCase):
-    """One kind of violation each, met by a whole build."""
+    """One kind of violation each, detected by a whole build."""
 
     @classmethod
     def setUpClass(cls):
@@ -84,7 +84,7 @@ class Violations(unittest.TestCase):
 
     def refused(self, changes, message):
         with self.changed(changes):
-            for attempt in "first", "second":  # a refusal must not be forgotten
+            for attempt in "first", "second":  # the second build must fail too
                 with self.subTest(attempt):
                     status, output = self.build()
                     self.assertNotEqual(status, 0, output)
@@ -282,7 +282,7 @@ class Includes(unittest.TestCase):
 
 
 class Symbols(unittest.TestCase):
-    """check_symbols.sh on archives made of one function each."""
+    """check_symbols.sh on archives of one function each."""
 
     def check(self, head, body):
         with tempfile.TemporaryDirectory() as folder:

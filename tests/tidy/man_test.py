@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Manual pages (docs/man/*.pod) say what the program says.
+"""Manual pages (docs/man/*.pod) agree with the program.
 
 weir.1.pod belongs to `weir --help` and weir-limit.1.pod to `weir limit --help`: both list the same
 options, a page as
@@ -66,7 +66,7 @@ def form_findings(file):
 
 
 def table_keys(source):
-    """The rows of weir/classify/rule_keys.cc: what a key looks like, and how its item begins."""
+    """The rows of weir/classify/rule_keys.cc: the form of a key, and the first line of its item."""
     rows = re.split(r'^    \{\.name = ', source[source.index("kRuleKeys[] = {"):], flags=re.M)[1:]
     keys = {}
     for row in rows:
@@ -151,7 +151,7 @@ class Pages(unittest.TestCase):
 
 
 class Bites(unittest.TestCase):
-    """Each check finds what is wrong with a sample."""
+    """Each check finds the error in a sample."""
 
     HELP = ("Rate-limited pipe\nUsage: weir limit [OPTIONS] [FILE]\n\nPositionals:\n"
             "  FILE TEXT                   What to read\n\nOptions:\n"

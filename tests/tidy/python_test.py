@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What nothing else finds in Python before it runs, and a test may run it on a slow day only.
+"""Errors in Python code that show only when a line runs, which may be rare.
 
 A rule is a function rule(text) that yields findings "LINE: what is wrong"; class Bites runs each
-over a text that breaks it.
+rule over a text that violates it.
 """
 import ast
 import builtins
@@ -23,7 +23,7 @@ def scopes(table):
 
 
 def undefined_names(text):
-    """Names that no scope defines: in a line that is run seldom nobody notices."""
+    """Names that no scope defines, which would go unnoticed in a line that rarely runs."""
     module = symtable.symtable(text, "text", "exec")
     known = {one.get_name() for table in scopes(module) for one in table.get_symbols()
              if (one.is_assigned() or one.is_imported() or one.is_namespace())
@@ -37,7 +37,7 @@ def undefined_names(text):
 
 
 def unused_imports(text):
-    """Those of a module that hands them on say so: noqa: F401."""
+    """Imports that a module re-exports are marked with noqa: F401."""
     lines = text.splitlines()
     tree = ast.parse(text)
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
@@ -51,8 +51,8 @@ def unused_imports(text):
 
 
 def hasty_looks_at_logs(text):
-    """A server that runs logs from a thread of its own: inside the block of one, what it should
-    have said has to be waited for (await_log). When the block has ended so has the server."""
+    """A running server logs from its own thread: inside its block a test must wait for log lines
+    (await_log). After the block the server has stopped."""
     for node in ast.walk(ast.parse(text)):
         if not isinstance(node, ast.With):
             continue

@@ -2,7 +2,7 @@
 """The rules of style that no compiler or formatter enforces, over every file of the project.
 
 A rule is a function rule(tree) that yields findings "file:line: what is wrong". Tree is a folder
-and its files, so that each rule is also run over a small tree that breaks it (class Bites).
+and its files, so that each rule is also run over a small tree that violates it (class Bites).
 """
 import pathlib
 import re
@@ -32,7 +32,8 @@ class Tree:
         return [f for f in self.files if f.suffix in CXX and f.name.endswith(ending)]
 
     def sources(self):
-        """Whatever is compiled or run: C++, CMake, Python, shell, and scripts without an ending."""
+        """Everything that is compiled or run: C++, CMake, Python, shell, and scripts without an
+        extension."""
         return [f for f in self.files
                 if f.suffix in CXX | {".cmake", ".py", ".sh"} or f.name == "CMakeLists.txt"
                 or not f.suffix and self.text(f).startswith("#!")]
@@ -100,7 +101,7 @@ def machine_paths(tree):
 
 
 def floating_point(tree):
-    """Decisions are made in integers. Programs beside the code may compute what they like."""
+    """Decisions use only integers. Other programs may use floating point."""
     number = r"\b(float|double)\b|(?<![\w.'])(\d[\d']*\.\d*|\.\d+|\d[\d']*[eE][-+]?\d)"
     pure = [m for m in tree.pure_modules() if m.name != "sim"]
     for file in tree.cxx():
@@ -110,19 +111,20 @@ def floating_point(tree):
 
 
 def own_scheduling(tree):
-    """The simulator drives a Target and computes no token or tag itself. Its model of a Lustre
-    server, which is what Weir is compared with, is the one exception."""
+    """The simulator drives a Target and computes no tokens or tags itself. Exceptions are the model
+    of a Lustre server and the schedulers of others, with which Weir is compared."""
     names = (r'#include "weir/pace/|'
              r"\b(TokenBucket|BucketShape|AtomicBucket|RateLimiter)\b|"
              r"\b\w*(virtual_(time|ns)|finish_tag|start_tag|balance)\w*")
     for file in tree.cxx():
-        if file.parts[:2] == ("weir", "sim") and file.name.split(".")[0] != "lustre_model":
+        if (file.parts[:2] == ("weir", "sim") and file.parts[2] != "rivals"
+                and file.name.split(".")[0] != "lustre_model"):
             code = tree.code(file) + "".join(re.findall(r"#include .*\n", tree.text(file)))
             yield from matches(names, file, code)
 
 
 def empty_words(tree):
-    """Names that say nothing. The epoch handler has its name from the design it comes from."""
+    """Names without a meaning. The epoch handler is named after the original design."""
     word = re.compile(r"(manager|helper|util|utility|impl|handler|data|info)s?$", re.IGNORECASE)
 
     def parts(name):
@@ -147,8 +149,8 @@ def long_functions(tree):
     no_function = re.compile(r"\s*(template\s*<.*>\s*)?(namespace|class|struct|union|enum)\b")
     for file in tree.cxx():
         code = directive.sub(lambda found: "\n" * found[0].count("\n"), tree.code(file))
-        head, line, first = "", 1, 1  # of what may become a function
-        depth, inside = 0, False      # of braces that are passed over; inside a function
+        head, line, first = "", 1, 1  # of a possible function
+        depth, inside = 0, False      # of skipped braces; inside a function
         for char in code:
             line += char == "\n"
             if depth:
@@ -170,8 +172,8 @@ def long_functions(tree):
 
 
 def ways_to_stderr(tree):
-    """Standard error is written by host/log.h alone, which neither throws nor waits nor ends the
-    process. A failed assertion, which does end it, and questions about the descriptor are free."""
+    """Only host/log.h writes to standard error, because it neither throws nor blocks nor ends the
+    process. Failed assertions, which do end it, and queries of the descriptor are allowed."""
     names = (r"\b(stderr|(std::)?(cerr|clog)|perror|v?syslog|v?warnx?|v?errx?|psignal|spdlog)\b|"
              r"\b(p?writev?|send|dup[23]?|v?dprintf|fdopen)\s*\(\s*(2|STDERR_FILENO)\b")
     doors = {"weir/host/log.cc", "weir/base/assert.cc"}
@@ -182,14 +184,14 @@ def ways_to_stderr(tree):
             yield from matches(names, file, tree.code(file))
 
 
-# Where rule text is read and printed.
-RULE_TEXT = {"command.cc", "limits.cc", "rule_keys.cc", "rule_spec.cc"}
+# Files that parse and print rule text.
+RULE_TEXT = {"command.cc", "limits.cc", "rule_keys.cc", "rule_spec.cc", "plain_rates.cc"}
 
 
 def readers_of_rules(tree):
-    """Rule text is read and printed in classify/ alone; others pass on values. A command is taken
-    apart by comparing with a verb or a key, and put together by a format with one. The keys are
-    those of the table. pace/ has a text of its own with such words, for traces of a bucket."""
+    """Only classify/ parses and prints rule text; other modules pass values. A comparison with a
+    verb or a key indicates parsing, and a format with one indicates printing. The keys are those of
+    the table. pace/ has its own text with such words, for traces of a bucket."""
     table = pathlib.PurePath("weir/classify/rule_keys.cc")
     if table not in tree.files:
         return
@@ -220,7 +222,7 @@ def declared_modules(tree):
         file = module / "CMakeLists.txt"
         outer = module.parent / "CMakeLists.txt"
         if outer in tree.files and re.search(rf"\bPARTS\b[^)]*\b{module.name}\b", tree.text(outer)):
-            continue  # it is declared with the module around it
+            continue  # declared with the enclosing module
         if file not in tree.files:
             yield f"{module}: no CMakeLists.txt"
         elif not re.search(rf"^weir_module\({module.relative_to('weir')}\b", tree.text(file),
@@ -229,7 +231,7 @@ def declared_modules(tree):
 
 
 def orphaned_tests(tree):
-    """x_test.cc tests x; x_property_test.cc may hold what all sources named after x share."""
+    """x_test.cc tests x; x_property_test.cc may test all sources whose names start with x."""
     for file in tree.cxx("_test.cc"):
         stem = file.name.removesuffix("_test.cc")
         common = stem.removesuffix("_property")
@@ -250,8 +252,8 @@ def knows(tree, file, folder):
 
 
 def scattered_protocols(tree):
-    """A protocol is the folder of its session, and what adds it: a line in CMakeLists.txt, one
-    where the program is wired, one that links it."""
+    """A protocol is the folder of its session, and the lines that add it: one in CMakeLists.txt,
+    one in the program, and one that links it."""
     for session in tree.cxx("session.h"):
         folder = session.parent
         if folder.parts[0] != "weir" or folder == pathlib.PurePath("weir/serve"):
@@ -263,12 +265,13 @@ def scattered_protocols(tree):
             yield f"{folder}: is known in {', '.join(map(str, sorted(users)))}"
 
 
-# As check_includes.cmake, which reads modules alone.
+# As check_includes.cmake, which only checks modules.
 POLICY_INSIDES = re.compile(r"weir/schedule/(fifo|crrn|tbf[a-z_]*|rule_engine)(\.h|/)")
 
 
 def policy_insides(tree):
-    """What policies are inside is for the Gate and the Target: programs and tests use a Target."""
+    """Only the Gate and the Target use the internals of policies: programs and tests use a
+    Target."""
     for file in tree.cxx():
         if file.parts[0] == "weir":
             continue
@@ -279,7 +282,7 @@ def policy_insides(tree):
 
 
 def modules_of_programs(tree):
-    """A module that the commands link is one that they include."""
+    """Commands link only modules that they include."""
     file = pathlib.PurePath("apps/weir/CMakeLists.txt")
     if file not in tree.files:
         return
@@ -295,7 +298,7 @@ def modules_of_programs(tree):
 
 
 def unused_functions(tree):
-    """Where several sources are compiled as one file, no compiler looks for these."""
+    """Compilers do not detect these if several sources are compiled as one file."""
     for file in tree.cxx(".cc"):
         code = tree.code(file)
         for name in re.findall(r"^(?:constexpr|inline|static inline) [^\n({=;]*?(?<![\w:])(\w+)\(",
@@ -305,7 +308,7 @@ def unused_functions(tree):
 
 
 def includes_of_tests(tree):
-    """Tests are compiled several at a time, which would hide what one of them does not include."""
+    """Several tests are compiled as one file, which would hide missing includes."""
     needed = {r"\bTEST(_F|_P)?\(": "<gtest/gtest.h>", r"\bRC_GTEST|\brc::": "<rapidcheck",
               r"\bfmt::": "<fmt/", r"\bstd::map\b": "<map>", r"\bstd::set\b": "<set>",
               r"\bstd::deque\b": "<deque>", r"\bstd::thread\b": "<thread>",
@@ -320,7 +323,7 @@ def includes_of_tests(tree):
 
 
 class Rules(unittest.TestCase):
-    """The project keeps every rule."""
+    """The project follows every rule."""
 
     @classmethod
     def setUpClass(cls):
@@ -398,7 +401,7 @@ class Rules(unittest.TestCase):
 
 
 class Bites(unittest.TestCase):
-    """Each rule finds what breaks it, and nothing in what looks like it."""
+    """Each rule finds violations, and nothing in similar but valid code."""
 
     PURE = "weir_module(pace LAYER 1 PURE)\n"
 

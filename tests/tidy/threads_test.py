@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Threads reach each other in one way, and what they share names its mutex, which clang checks.
+"""Threads communicate in one way, and shared state names its mutex, which clang checks.
 
-Work goes through weir/host/mailbox.h; state that several threads change is guarded by the Mutex of
-weir/host/mutex.h, whose members clang's -Wthread-safety knows. Each rule is also run over a small
-tree that breaks it.
+Work is passed through weir/host/mailbox.h; state that several threads change is guarded by the
+Mutex of weir/host/mutex.h, which clang's -Wthread-safety checks. Each rule is also run over a small
+tree that violates it.
 """
 import pathlib
 import re
@@ -14,13 +14,13 @@ import unittest
 
 from tree import ROOT, project_files, read, strip_cxx
 
-# Another way to wake or to reach a thread, and the files that the one way is made of.
+# Other ways to wake or reach a thread, and the files that implement the allowed way.
 OTHER_WAYS = (r"\b(std::mutex|std::shared_mutex|std::recursive_mutex|std::condition_variable\w*|"
               r"std::lock_guard|std::unique_lock|std::scoped_lock|absl::Mutex|"
               r"asio::(post|dispatch|defer)|eventfd\s*\(|eventfd_write|"
               r"(Server)?CompletionQueue|AsyncService)\b")
 THE_WAY = {"weir/host/mutex.h", "weir/host/mailbox.cc"}
-# A mutex that nothing is said to be guarded by.
+# A mutex that guards nothing according to the annotations.
 MUTEX = re.compile(r"\b(?:host::)?Mutex\s+(\w+);")
 
 WRONG = """
@@ -96,7 +96,7 @@ class Annotations(unittest.TestCase):
 
     @staticmethod
     def flags():
-        """What CMake gives clang, and GCC does not know."""
+        """The flags that CMake passes to clang but not to GCC."""
         return re.findall(r"\$<\$<CXX_COMPILER_ID:Clang>:(\S+?)>", read(ROOT, "CMakeLists.txt"))
 
     def test_a_member_that_is_touched_without_its_mutex_is_an_error(self):

@@ -11,7 +11,7 @@ ROOT = pathlib.Path(os.environ.get("WEIR_SOURCE_DIR", pathlib.Path(__file__).par
 def project_files(root):
     """Every file of the project, relative to root: tracked, or new and not ignored.
 
-    Seeds of fuzzers are left out: they are any bytes, not text."""
+    Seeds of fuzzers are left out: they are arbitrary bytes, not text."""
     try:
         listing = subprocess.run(
             ["git", "-C", root, "-c", f"safe.directory={root}",
@@ -32,7 +32,7 @@ def read(root, file):
 
 
 def strip_cxx(text):
-    """C++ without comments and the insides of literals; line numbers stay."""
+    """C++ without comments and the contents of literals; line numbers are unchanged."""
     token = re.compile(
         r'//[^\n]*|/\*.*?\*/|R"(?P<d>[^(\s]*)\(.*?\)(?P=d)"|"(?:\\.|[^"\\\n])*"'
         r"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'", re.DOTALL)

@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A second protocol, to prove that the server needs to know nothing of NBD: it is this file, and
-// `toy-server` is `weir serve` that speaks it where it listens on toy+ADDRESS. A request is 16
-// bytes (big-endian), a reply 8 bytes and data:
+// A second protocol, to prove that the server does not depend on NBD. This file is the protocol,
+// and `toy-server` is `weir serve` that uses it on addresses toy+ADDRESS. A request is 16 bytes
+// (big-endian), a reply 8 bytes and data:
 //
 //   letter, argument, tag (2), length (4), offset (8)        [payload of a write]
 //   status, 0, tag (2), size (4)                             [data]
 //
 //   R read     W write     T try: a read that is refused (status 'B') if it is expected to wait for
 //                             longer than `argument` milliseconds
-//   S size of the export: performed by the session, and exempt: paid for, never queued
+//   S size of the export: performed by the session, and exempt: charged, never queued
 //   G guess: pays for `length` bytes before it runs, and turns out to have moved `offset`
 //   X nonsense, by argument: a read outside of the export (1), of more than it allows (2), an
-//     answer to a request that is not there (3), an answer twice (4), one larger than its room (5)
+//     answer to a request that is not there (3), an answer twice (4), one larger than its room (5),
+//     an exception (6), which must not happen and ends the process
 #include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <stdexcept>
 #include <string_view>
 
 #include "weir/base/big_endian.h"
@@ -51,7 +53,8 @@ class ToySession final : public Session {
 
   void reply(IoRequest& request, const IoResult& result) override {
     if (result.error != 0) return put_head(request, 'E', 0);
-    put_head(request, 'K', request.command == StoreCommand::kRead ? request.length : 0);
+    const bool reads = request.command == StoreCommand::kRead;
+    put_head(request, 'K', reads ? static_cast<std::uint32_t>(request.length) : 0);
   }
 
   void perform(IoRequest& request, std::span<std::byte> room) override {
@@ -95,6 +98,7 @@ class ToySession final : public Session {
       case 'G':
         return ask_own(request, letter);
       case 'X':
+        if (argument == 6) throw std::runtime_error("planted");
         if (argument > 2) return ask_own(request, static_cast<char>(argument));
         request.offset = argument == 1 ? opened_.facts->size : 0;
         request.length = argument == 1 ? 4096 : opened_.facts->blocks.maximum + 1;

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A protocol that is not NBD, served by `weir serve` (toy.cc), and what becomes of a session that
-says something impossible."""
+"""A protocol other than NBD, served by `weir serve` (toy.cc), and sessions that return invalid
+results."""
 import os
 import pathlib
 import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "clients"))
@@ -72,7 +73,7 @@ class Served(unittest.TestCase):
     def test_what_is_written_is_read_in_either_protocol(self):
         text = os.urandom(3 * MIB)
         with Toy() as toy, Client(toy) as client:
-            for at in range(0, len(text), MIB):  # more than a receive
+            for at in range(0, len(text), MIB):  # more than one receive
                 self.assertEqual(client.ask(b"W", 1, length=MIB, offset=at,
                                             payload=text[at:at + MIB]), (b"K", b""))
             self.assertEqual(client.ask(b"R", 2, length=3 * MIB), (b"K", text))
@@ -106,7 +107,7 @@ class Served(unittest.TestCase):
 
 
 class Paced(unittest.TestCase):
-    """What a gateway needs of the scheduler."""
+    """Features of the scheduler that a gateway needs."""
 
     def test_an_exempt_request_is_paid_for_and_never_queued(self):
         with Toy("--adaptive", "off", "--rule", "start r jobid={*} rate=1") as toy, \
@@ -140,7 +141,8 @@ class Paced(unittest.TestCase):
 
 
 class Nonsense(unittest.TestCase):
-    """Of a session, which is a mistake in the server: nobody else notices."""
+    """Invalid results of a session, which are a bug in the server: other clients are not
+    affected."""
 
     def closes(self, argument, line):
         with Toy() as toy, Client(toy) as other:
@@ -148,7 +150,7 @@ class Nonsense(unittest.TestCase):
             with Client(toy) as client:
                 client.send(b"X", 2, argument=argument)
                 with self.assertRaises((EOFError, ConnectionResetError)):
-                    while True:  # a first answer may come before the second one
+                    while True:  # the first answer may arrive before the second one
                         client.reply()
             self.assertEqual(other.ask(b"R", 3, length=4096), (b"K", b"x" * 4096))
             with Client(toy) as another:
@@ -169,6 +171,33 @@ class Nonsense(unittest.TestCase):
 
     def test_an_answer_larger_than_its_room(self):
         self.closes(5, "answered with 9 bytes in a buffer of 8")
+
+
+class Dies(unittest.TestCase):
+    """A thread of the server ends because of a bug: its clients would wait for ever."""
+
+    def test_the_process_ends_with_a_message_and_nothing_acknowledged_is_lost(self):
+        text = os.urandom(4096)
+        for threads, victim in (("1", 0), ("2", 0), ("2", 1)):
+            with self.subTest(threads=threads, victim=victim), \
+                    tempfile.TemporaryDirectory() as folder:
+                disk = pathlib.Path(folder) / "disk"
+                toy = Toy("--threads", threads)
+                toy.arguments[toy.arguments.index("--export") + 1] = f"a=file:{disk},size=1MiB"
+                with toy:
+                    toy.expected = 70
+                    clients = [Client(toy) for _ in range(2)]
+                    for index, client in enumerate(clients):
+                        self.assertEqual(client.ask(b"W", 1, length=4096, offset=4096 * index,
+                                                    payload=text), (b"K", b""))
+                    clients[victim].send(b"X", 2, argument=6)
+                    for client in clients:
+                        self.assertRaises((EOFError, ConnectionError), client.reply)
+                        client.socket.close()
+                    toy.process.wait(server.STUCK)
+                self.assertIn(f"thread {victim} failed: planted: terminated; unacknowledged "
+                              "requests are lost", toy.log)
+                self.assertEqual(disk.read_bytes()[:8192], text * 2)
 
 
 if __name__ == "__main__":

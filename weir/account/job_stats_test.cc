@@ -96,7 +96,7 @@ TEST(JobStats, IsReadInTheOrderOfIds) {
   EXPECT_EQ(all, "abc");
 }
 
-// Against a plain list of everything that was ever counted.
+// Compared with a plain list of everything that was ever counted.
 TEST(JobStatsProperty, NothingIsLostAndTheBoundHoldsWhateverComesAndGoes) {
   Rng rng(2);
   JobStats stats(8);

@@ -65,6 +65,17 @@ void Ledger::write_off(std::size_t count, const std::vector<std::size_t>& wanted
     gone.erase(end, gone.end());
   }
   std::sort(gone.begin(), gone.end());
+  remove(gone);
+}
+
+void Ledger::write_off(const JobId& job) {
+  if (const Account* const account = find(job)) {
+    remove({static_cast<std::size_t>(account - accounts_.data())});
+  }
+}
+
+// `gone` are indices in order.
+void Ledger::remove(const std::vector<std::size_t>& gone) {
   __int128 rest = 0;
   for (const std::size_t i : gone) rest += std::exchange(accounts_[i].record, 0);
   if (rest != 0) {

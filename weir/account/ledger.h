@@ -98,6 +98,10 @@ class Ledger {
   template <class Row>
   void open(std::span<const Row> rows);
 
+  // Ends the account of a job that does not come back here: its record is taken from the other
+  // side, as for accounts beyond the bound. Does nothing if it has none.
+  void write_off(const JobId& job);
+
   // Call once in every period with lending, before the allocation, also without loans. Jobs may
   // report any amount, such as all tokens that an idle device spilled in weeks; at most kLoansMax
   // tokens are settled, in the same proportions. REQUIRES: as for open().
@@ -116,6 +120,7 @@ class Ledger {
 
   void add_accounts(const std::vector<JobId>& missing, const std::vector<std::size_t>& wanted);
   void write_off(std::size_t count, const std::vector<std::size_t>& wanted);
+  void remove(const std::vector<std::size_t>& gone);
   // `sum` is the total reported by that side, `total` the amount that is settled.
   void settle_side(std::span<const Loan> loans, Side side, unsigned __int128 sum, Tokens total);
   // Records of one side that are moved towards 0.

@@ -36,7 +36,7 @@ std::int64_t record(const Ledger& ledger, const char* job) {
 TEST(Ledger, WritesDownWhoLentAndWhoBorrowed) {
   Ledger ledger;
   ledger.settle_loans(Loans{loan("a", 6, 0), loan("b", 2, 0), loan("c", 0, 4)});
-  // Of the eight that lay idle four were borrowed: three of a's and one of b's.
+  // Of the eight idle tokens four were borrowed: three of a and one of b.
   EXPECT_EQ(record(ledger, "a"), 3);
   EXPECT_EQ(record(ledger, "b"), 1);
   EXPECT_EQ(record(ledger, "c"), -4);
@@ -108,7 +108,7 @@ TEST(Ledger, WritesOffThoseGoneLongestAndTheSumStaysZero) {
     if (account.job != JobId("lent")) account.last_active = ledger.period();
   }
   ledger.open(std::span<const Ledger::Loan>(Loans{loan("new", 0, 0)}));
-  // The lender is gone: nobody is owed any more.
+  // The lender is gone, so no debt to it is left.
   EXPECT_EQ(ledger.find(JobId("lent")), nullptr);
   EXPECT_EQ(record(ledger, "owes"), 0);
   EXPECT_EQ(record(ledger, "owes too"), 0);

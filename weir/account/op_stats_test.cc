@@ -95,7 +95,7 @@ TEST(OpStats, AboveTheBoundTheLongestIdleMakesRoom) {
   EXPECT_EQ(jobs.front().id.text(), "1");
 }
 
-// The same decisions as a walk over all jobs would make.
+// The same decisions as a scan of all jobs would make.
 TEST(OpStats, DropsInTheOrderOfTheLastRequestWhateverTheOrderOfArrival) {
   OpStats stats;
   stats.set_cleanup_interval(seconds{10});
@@ -123,7 +123,7 @@ TEST(OpStats, DropsInTheOrderOfTheLastRequestWhateverTheOrderOfArrival) {
   }
 }
 
-// Half a second of work; a walk over 8,192 jobs for each would take minutes.
+// Half a second of work; a scan of 8,192 jobs for each would take minutes.
 TEST(OpStats, AnInventedJobIdCostsTheSameHoweverManyThereAre) {
   OpStats stats;
   OpStats::Handle handle;

@@ -71,6 +71,28 @@ Tokens Allocator::allocate(std::span<const Demand> demands, std::vector<JobPerio
   return budget;
 }
 
+void Allocator::allocate_part(Tokens budget, std::span<const Demand> demands,
+                              std::span<const Tokens> reserved, std::vector<JobPeriod>& jobs) {
+  WEIR_ASSERT(reserved.empty() || reserved.size() == demands.size(), reserved.size());
+  gather(demands);
+  reserved_.clear();
+  std::uint64_t reserved_sum = 0;
+  for (std::size_t i = 0; i < reserved.size(); ++i) {
+    if (demands[i].demand == Tokens{0}) continue;
+    WEIR_ASSERT(reserved[i] <= demands[i].demand, reserved[i].count());
+    reserved_.push_back(reserved[i].count());
+    reserved_sum += reserved[i].count();
+  }
+  if (reserved_sum == 0) reserved_.clear();
+  if (!rows_.empty()) {
+    reserved_.empty() ? settle_initial(budget) : settle_reserved(budget, reserved_sum);
+    redistribute();
+    recompensate();
+  }
+  reserved_.clear();
+  write_back(jobs);
+}
+
 void Allocator::skip() {
   std::vector<JobPeriod> nobody;
   allocate({}, nobody);
@@ -116,6 +138,46 @@ bool Allocator::try_gather(std::span<const Demand> demands) {
 
 void Allocator::settle_initial(Tokens budget) {
   settle(shares_, budget);
+  weigh();
+}
+
+// By weight, but not less than the reservation: jobs that would get less get exactly their
+// reservation, and the others share the rest. If the budget is smaller than all reservations, it is
+// divided in proportion to them.
+void Allocator::settle_reserved(Tokens budget, std::uint64_t reserved_sum) {
+  const bool is_short = budget.count() < reserved_sum;
+  std::vector<bool> is_fixed(rows_.size(), false);
+  std::vector<SettleShare> trial;
+  for (bool moved = true; moved;) {
+    moved = false;
+    std::uint64_t rest = budget.count();
+    trial.clear();
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      if (is_short && reserved_[i] > 0) trial.push_back({reserved_[i], shares_[i].remainder, 0});
+      if (is_short) continue;
+      if (is_fixed[i]) rest -= reserved_[i];
+      if (!is_fixed[i]) trial.push_back(shares_[i]);
+    }
+    settle(trial, Tokens{rest});
+    std::size_t at = 0;
+    for (std::size_t i = 0; i < rows_.size() && !is_short; ++i) {
+      if (is_fixed[i] || trial[at++].got >= reserved_[i]) continue;
+      is_fixed[i] = moved = true;
+    }
+  }
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
+    const bool is_settled = is_short ? reserved_[i] > 0 : !is_fixed[i];
+    shares_[i].got = is_short ? 0 : reserved_[i];
+    if (!is_settled) continue;
+    shares_[i].got = trial[at].got;
+    shares_[i].remainder = trial[at++].remainder;
+  }
+  weigh();
+}
+
+// Factors by use, and the surplus.
+void Allocator::weigh() {
   surplus_sum_ = 0;
   std::uint64_t factor_sum = 0;
   for (std::size_t i = 0; i < rows_.size(); ++i) {
@@ -170,6 +232,10 @@ std::uint64_t Allocator::repayment(const Row& row, std::uint64_t coefficient) co
   std::uint64_t most = std::min(magnitude(row.record_before), row.redistributed);
   if (options_.floor) {
     const std::uint64_t kept = row.initial / 2;
+    most = std::min(most, row.redistributed - std::min(row.redistributed, kept));
+  }
+  if (!reserved_.empty()) {
+    const std::uint64_t kept = reserved_[static_cast<std::size_t>(&row - rows_.data())];
     most = std::min(most, row.redistributed - std::min(row.redistributed, kept));
   }
   return scaled(coefficient, row.redistributed, kOne, most);

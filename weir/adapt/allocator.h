@@ -80,6 +80,15 @@ class Allocator {
   // budget, which is the sum of their final allocations; 0 if no job is active. REQUIRES: demands
   // are in the order of job ids, each job once; nodes from 1 to kNodesMax.
   Tokens allocate(std::span<const Demand> demands, std::vector<JobPeriod>& jobs);
+  // The same for a part of the target, which gets this budget. `reserved`: tokens that each demand
+  // gets at least, at most its demand, if the budget suffices; empty: none. REQUIRES: as above; as
+  // many as demands, or none; their sum fits in 63 bits.
+  void allocate_part(Tokens budget, std::span<const Demand> demands,
+                     std::span<const Tokens> reserved, std::vector<JobPeriod>& jobs);
+  // A job that continues elsewhere: its record is written off.
+  void write_off(const JobId& job) { ledger_.write_off(job); }
+  // The budget of the next period. REQUIRES: a demand is active in it.
+  Tokens next_budget();
   // A period with unknown capacity: allocates nothing and discards the last allocation.
   void skip();
 
@@ -111,8 +120,9 @@ class Allocator {
 
   void gather(std::span<const Demand> demands);
   bool try_gather(std::span<const Demand> demands);
-  Tokens next_budget();
   void settle_initial(Tokens budget);
+  void settle_reserved(Tokens budget, std::uint64_t reserved_sum);
+  void weigh();
   void redistribute();
   void recompensate();
   std::uint64_t coefficient() const;
@@ -127,6 +137,7 @@ class Allocator {
   std::vector<SettleShare> shares_;  // one for each row
   std::vector<SettleShare> lenders_;
   std::vector<std::size_t> lender_rows_;
+  std::vector<std::uint64_t> reserved_;  // one for each row, or none
   std::uint64_t nodes_sum_ = 0;
   std::uint64_t surplus_sum_ = 0;
   bool has_borrower_ = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What one period costs: all jobs active, every second one backlogged, so that each step has work;
+// The cost of one period: all jobs active, every second one backlogged, so that each step has work;
 // as published, and with fading, the floor and loans. Divide by the argument for the cost of a job.
 #include <string>
 #include <vector>

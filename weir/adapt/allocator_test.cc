@@ -12,173 +12,17 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "weir/adapt/allocator_oracle_test.h"
 #include "weir/base/rng.h"
 
 namespace weir {
 namespace {
 
+using oracle::Number;
+using oracle::Numbers;
+using oracle::Page;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using Number = __int128;
-using Numbers = std::map<std::string, Number>;
-
-// ---- The oracle: the page as it is written down, with maps and linear scans ----
-
-constexpr Number kOne = 1 << 20;
-constexpr Number kToken = Number{1} << 32;
-
-Number sum_of(const Numbers& numbers) {
-  Number sum = 0;
-  for (const auto& [job, number] : numbers) sum += number;
-  return sum;
-}
-
-struct Page {
-  // What the page leaves open to choose.
-  Number tokens = 1;  // T * dt = tokens / parts
-  Number parts = 1;
-  std::optional<std::pair<Number, Number>> fading;  // dt, h
-  bool floor = false;
-  // Mistakes that implementations make, for the checkers to find.
-  bool forgets_remainders = false;
-  bool forgets_records_of_the_idle = false;
-  bool drops_the_carry = false;
-  bool ties_go_to_the_last = false;
-
-  Numbers r, rho, prev, rho_fade, rho_lent, rho_borrowed;
-  Number carry = 0, carry_fade = 0;
-  Numbers n, d, a, a_rd, a_rc;
-  Number budget = 0;
-
-  Numbers settle(const Numbers& weight, Number total, Numbers& remainder) const {
-    Numbers got;
-    if (total == 0) {
-      for (const auto& [x, w] : weight) got[x] = 0;
-      return got;
-    }
-    const Number weight_sum = sum_of(weight);
-    for (const auto& [x, w] : weight) {
-      const Number old = forgets_remainders ? Number{0} : remainder[x];
-      const Number want = w * total * kToken / weight_sum + old;
-      got[x] = want < 0 ? Number{0} : want / kToken;
-      remainder[x] = want - got[x] * kToken;
-    }
-    const auto before = [this](Number p, Number q) { return ties_go_to_the_last ? p <= q : p < q; };
-    Number given = sum_of(got);
-    for (; given < total; ++given) {
-      const std::string* best = nullptr;
-      for (const auto& [x, g] : got) {
-        if (best == nullptr || before(remainder[*best], remainder[x])) best = &x;
-      }
-      got[*best] += 1;
-      remainder[*best] -= kToken;
-    }
-    for (; given > total; --given) {
-      const std::string* best = nullptr;
-      for (const auto& [x, g] : got) {
-        if (g > 0 && (best == nullptr || before(remainder[x], remainder[*best]))) best = &x;
-      }
-      got[*best] -= 1;
-      remainder[*best] += kToken;
-    }
-    return got;
-  }
-
-  void loans(const Numbers& lent, const Numbers& borrowed) {
-    const Number matched = std::min(sum_of(lent), sum_of(borrowed));
-    if (matched == 0) return;
-    for (const auto& [x, credit] : settle(lent, matched, rho_lent)) r[x] += credit;
-    for (const auto& [x, debit] : settle(borrowed, matched, rho_borrowed)) r[x] -= debit;
-  }
-
-  // n and d of the active jobs.
-  void period(const Numbers& nodes, const Numbers& demand) {
-    n = nodes;
-    d = demand;
-    a.clear(), a_rd.clear(), a_rc.clear();
-    budget = 0;
-    if (!d.empty()) {
-      const Number all = tokens + carry;
-      budget = all / parts;
-      carry = drops_the_carry ? Number{0} : all % parts;
-      steps();
-    }
-    prev = a_rc;
-    fade();
-    if (forgets_records_of_the_idle) {
-      for (auto& [x, record] : r) record = d.contains(x) ? record : 0;
-    }
-  }
-
-  void steps() {
-    a = settle(n, budget, rho);
-    const Number nsum = sum_of(n);
-    Numbers u, df, s, r_rd;
-    for (const auto& [x, dx] : d) {
-      const Number divisor = prev.contains(x) && prev[x] != 0 ? prev[x] : a[x] != 0 ? a[x] : 1;
-      u[x] = std::min(dx * kOne / divisor, Number{1} << 40);
-      df[x] = u[x] > kOne ? u[x] + u[x] * n[x] / nsum : u[x] * n[x] / nsum;
-      s[x] = std::max(Number{0}, a[x] - dx);
-    }
-    if (sum_of(df) == 0) {
-      for (auto& [x, sx] : s) sx = 0;
-    }
-    Numbers share = settle(df, sum_of(s), rho);
-    for (const auto& [x, dx] : d) {
-      a_rd[x] = a[x] - s[x] + share[x];
-      r_rd[x] = r[x] + s[x] - share[x];
-    }
-    a_rc = a_rd;
-    const Numbers before = r;
-    for (const auto& [x, dx] : d) r[x] = r_rd[x];
-    repay(before, r_rd, u, df, nsum);
-  }
-
-  void repay(const Numbers& before, Numbers& r_rd, Numbers& u, Numbers& df, Number nsum) {
-    std::set<std::string> plus, minus;
-    Numbers factors;
-    Number coefficient = 0;
-    for (const auto& [x, dx] : d) {
-      const Number rx = before.contains(x) ? before.at(x) : 0;
-      if (rx > 0 && r_rd[x] > 0) plus.insert(x), factors[x] = df[x];
-      if (rx < 0 && r_rd[x] < 0) minus.insert(x);
-    }
-    if (plus.empty() || minus.empty() || sum_of(factors) == 0) return;
-    for (const std::string& x : plus) {
-      const Number ubar = a_rd[x] == 0 ? d[x] * kOne : d[x] * kOne / a_rd[x];
-      coefficient += n[x] * (std::max(kOne, u[x]) + std::max(Number{0}, kOne - ubar)) / (2 * nsum);
-    }
-    Number repaid = 0;
-    for (const std::string& x : minus) {
-      Number t = std::min({-before.at(x), coefficient * a_rd[x] / kOne, a_rd[x]});
-      if (floor) t = std::min(t, std::max(Number{0}, a_rd[x] - a[x] / 2));
-      a_rc[x] -= t;
-      r[x] += t;
-      repaid += t;
-    }
-    if (repaid == 0) return;
-    for (const auto& [x, back] : settle(factors, repaid, rho)) {
-      a_rc[x] += back;
-      r[x] -= back;
-    }
-  }
-
-  void fade() {
-    if (!fading) return;
-    const auto [dt, h] = *fading;
-    Numbers positive, negative;
-    for (const auto& [x, record] : r) {
-      if (record > 0) positive[x] = record;
-      if (record < 0) negative[x] = -record;
-    }
-    const Number all = sum_of(positive) * dt * 726817 + carry_fade;
-    carry_fade = all % (h * kOne);
-    const Number faded = std::min(all / (h * kOne), sum_of(positive));
-    if (faded == 0) return;
-    for (const auto& [x, lost] : settle(positive, faded, rho_fade)) r[x] -= lost;
-    for (const auto& [x, lost] : settle(negative, faded, rho_fade)) r[x] += lost;
-  }
-};
 
 // ---- Random periods ----
 
@@ -229,7 +73,7 @@ void run_by_the_page(Page& page, const PeriodInput& input, bool lending) {
   page.period(nodes, demand);
 }
 
-// The first difference between what the allocator made of a period and the page, in words.
+// The first difference between the allocator and the page in a period, as text.
 std::string difference(const Page& page, Tokens budget, const std::vector<JobPeriod>& jobs,
                        const Ledger& ledger) {
   if (budget.count() != page.budget) return "budget";
@@ -274,7 +118,7 @@ Allocator allocator_of(const Setting& setting) {
                     .jobs_max = 1000});
 }
 
-// Runs both side by side; where they differ first, in words.
+// Runs both and returns the first difference as text.
 std::string compare(Page page, const Setting& setting, const World& world, std::uint64_t seed,
                     int periods) {
   Allocator allocator = allocator_of(setting);
@@ -369,7 +213,7 @@ std::string broken_records(std::span<const Ledger::Account> accounts) {
   return sum == 0 ? "" : "records do not sum to 0";
 }
 
-// Tokens are unsigned: one that fell below 0 is huge.
+// Tokens are unsigned: a negative value would be huge.
 std::string negative_allocation(Tokens budget, const std::vector<JobPeriod>& jobs) {
   for (const JobPeriod& job : jobs) {
     if (std::max({job.initial, job.redistributed, job.final}) > budget) return "below 0";
@@ -395,7 +239,7 @@ TEST(AllocatorProperty, TheBudgetIsHandedOutAndRecordsSumToZeroInEveryPeriod) {
       all += budget.count();
       periods += jobs.empty() ? 0 : 1;
     }
-    // No fraction of a token is lost over all periods that handed out anything.
+    // No fraction of a token is lost over all periods with an allocation.
     const Number exact = Number{setting.rate.tokens()} * setting.period.count() * periods;
     EXPECT_EQ(static_cast<std::int64_t>(all),
               static_cast<std::int64_t>(exact / setting.rate.time_ns()));
@@ -418,8 +262,8 @@ TEST(AllocatorProperty, TheInvariantsBite) {
   EXPECT_EQ(broken_records(accounts), "");
 }
 
-// The farthest that anybody's sum of allocations is from its exact share at any time, in tokens
-// rounded up, with demand that saturates.
+// The largest difference at any time between a job's sum of allocations and its exact share, in
+// tokens rounded up, with saturating demand.
 Number farthest_from_share(const std::vector<std::uint64_t>& nodes, Rate rate, int periods) {
   Allocator allocator({.rate = rate, .period = milliseconds{7}, .half_life = {}});
   std::vector<Allocator::Demand> demands;
@@ -451,7 +295,7 @@ TEST(AllocatorProperty, UnderSaturationEveryoneStaysWithinTwoTokensOfItsShareFor
 }
 
 TEST(AllocatorProperty, RenamingJobsOnlyPermutesTheResultWhereNoTieDecides) {
-  // Distinct weights that are prime to each other keep remainders apart.
+  // Distinct, coprime weights give different remainders.
   const std::vector<std::uint64_t> nodes = {101, 211, 307, 401};
   const std::vector<std::string> names = {"a", "b", "c", "d"};
   const std::vector<std::string> renamed = {"c", "a", "d", "b"};

@@ -32,6 +32,29 @@ void CapacityEstimate::complete(Tokens cost, Instant now) {
   ++open_.completions;
 }
 
+void CapacityEstimate::add(Tokens count, Nanoseconds busy) {
+  std::uint64_t left = std::min(count.count(), kSliceMax);
+  // Only the last part of a time that is longer than what is remembered matters.
+  const Nanoseconds most = kSlice * (kSlices + 1);
+  if (busy > most) {
+    left = static_cast<std::uint64_t>(Wide{left} * static_cast<std::uint64_t>(most.count()) /
+                                      static_cast<std::uint64_t>(busy.count()));
+    busy = most;
+  }
+  while (busy > Nanoseconds{0}) {
+    const Nanoseconds part = std::min(busy, kSlice - open_time_);
+    const auto tokens =
+        static_cast<std::uint64_t>(Wide{left} * static_cast<std::uint64_t>(part.count()) /
+                                   static_cast<std::uint64_t>(busy.count()));
+    open_.tokens = std::min(open_.tokens + tokens, kSliceMax);
+    open_.completions = open_.tokens;
+    left -= tokens;
+    busy -= part;
+    open_time_ += part;
+    if (open_time_ >= kSlice) close_slice();
+  }
+}
+
 std::optional<Rate> CapacityEstimate::rate(Instant now) {
   advance(now);
   return measured_ && ceiling_ ? std::min(*measured_, *ceiling_) : measured_;

@@ -45,6 +45,9 @@ class CapacityEstimate {
   void relax(Instant now);
   // Requests with this total cost were completed.
   void complete(Tokens cost, Instant now);
+  // The same for an owner that sees counters from time to time: so many requests of one token were
+  // completed in so much busy time, and count as spread evenly over it.
+  void add(Tokens count, Nanoseconds busy);
 
   // Tokens a second; none while unknown.
   std::optional<Rate> rate(Instant now);

@@ -47,7 +47,7 @@ class Device {
     now_ = end;
   }
 
-  // How far the estimate is off, in percent of what the device does.
+  // The error of the estimate, in percent of the actual rate of the device.
   double error() {
     const auto rate = estimate.rate(instant_at(now_));
     return rate ? 100 * std::abs(per_second(*rate) / iops_ - 1) : 1e9;
@@ -89,7 +89,7 @@ TEST(CapacityEstimate, LearnsNothingWhileTheDeviceIsNotBusy) {
     estimate.saturate(now);
     for (int k = 0; k < 10; ++k) estimate.complete(Tokens{1}, now += milliseconds{1});
     estimate.relax(now);
-    // Slow only for lack of requests.
+    // Slow only because there are few requests.
     for (int k = 0; k < 10; ++k) estimate.complete(Tokens{1}, now += milliseconds{100});
   }
   EXPECT_EQ(estimate.rate(now), Rate::per_second(990)) << "ten stretches of 10 ms";
@@ -129,7 +129,8 @@ std::vector<double> errors_after_changes(Service service) {
 TEST(CapacityEstimateProperty, FollowsADeviceThatGetsSlowerAndFasterWithinFiveSeconds) {
   const std::vector<double> uniform = errors_after_changes(Service::kUniform);
   EXPECT_LT(*std::max_element(uniform.begin(), uniform.end()), 5);
-  // 2,500 random completions vary by 2 % whoever counts them: 5 % is exceeded once in 80 times.
+  // 2,500 random completions vary by 2 % however they are counted: 5 % is exceeded once in 80
+  // times.
   std::vector<double> random = errors_after_changes(Service::kExponential);
   std::sort(random.begin(), random.end());
   EXPECT_LT(random[random.size() * 9 / 10], 5);
@@ -149,7 +150,7 @@ TEST(CapacityEstimateProperty, NoticesALargeChangeWithinASecond) {
   }
 }
 
-// The other tests would pass as well if everything were forgotten each time.
+// The other tests would also pass if all samples were dropped each time.
 TEST(CapacityEstimateProperty, ASteadyDeviceIsMeasuredOverTheWholeTime) {
   double worst = 0;
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
@@ -159,6 +160,24 @@ TEST(CapacityEstimateProperty, ASteadyDeviceIsMeasuredOverTheWholeTime) {
   }
   // 5000 completions vary by 1.4 %; half a second of them would by 4.5 %.
   EXPECT_LT(worst, 4);
+}
+
+// Counters that are read from time to time: a late look, or a clump, counts as spread over its
+// time.
+TEST(CapacityEstimate, CountsOfALateLookAreSpreadOverItsTime) {
+  CapacityEstimate estimate;
+  for (int i = 0; i < 20; ++i) estimate.add(Tokens{8}, std::chrono::milliseconds{20});
+  estimate.add(Tokens{400}, std::chrono::seconds{1});
+  EXPECT_EQ(estimate.rate(Instant{}), Rate::per_second(400));
+  estimate.add(Tokens{24'000}, std::chrono::minutes{1});
+  EXPECT_EQ(estimate.rate(Instant{}), Rate::per_second(400));
+}
+
+TEST(CapacityEstimate, ALookThatSawNothingIsNotARateOfZero) {
+  CapacityEstimate estimate;
+  estimate.add(Tokens{0}, std::chrono::seconds{60});
+  estimate.add(Tokens{1}, Nanoseconds{0});
+  EXPECT_TRUE(estimate.rate(Instant{}));
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 //
 //   for each job:  controller.observe({.job = job, .arrived = ..., .waiting = ...});
 //   at the end of the period:  const PeriodReport& report = controller.decide(now);
-//   when a request comes of a job without a share:  controller.first_request(job, now);
+//   when a request of a job without a share arrives:  controller.first_request(job, now);
 //
 //   samples -> demand -> loans settled -> allocation, records -> Enforcer: set, change, drop
 //

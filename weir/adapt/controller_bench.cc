@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A whole control round: samples of all jobs in, shares out to an enforcer that does nothing.
+// A whole round of the controller: samples of all jobs in, shares to an enforcer that does nothing.
 // Demand and loans change from period to period, so nearly every share is written.
 #include <vector>
 

@@ -21,8 +21,8 @@ using Options = ControllerOptions;
 const JobId job_a("a"), job_b("b"), job_c("c");
 constexpr milliseconds kPeriod{20};
 
-// A server that outlives controllers. From call number `fails_from` on, until `fails_to`, nothing
-// that is asked of it happens: that is how the world looks to what comes after a crash.
+// A server that outlives controllers. Calls number `fails_from` to `fails_to` have no effect, as
+// seen by a controller that starts after a crash.
 class FakeServer : public Enforcer {
  public:
   Result<void> set(const JobId& job, const Share& share, Instant) override {
@@ -167,7 +167,7 @@ TEST(Controller, ANewcomerGetsItsShareAtItsFirstRequest) {
   EXPECT_EQ(world.server.shares[job_c], (Share{Rate::per_second(200), Tokens{16}, 1}));
   world.controller.first_request(job_c, world.now);
   EXPECT_EQ(world.server.take_log(), "set a, set b, set c");
-  // Nothing of it is in the allocation: what falls over its rim is not lent.
+  // The job is not part of the allocation: tokens that spill from its bucket are not lent.
   const JobSample lends{.job = job_a, .arrived = Tokens{1}, .lent = Tokens{5}};
   const JobSample borrows{.job = job_b, .arrived = Tokens{90}, .borrowed = Tokens{5}};
   world.decide({lends, borrows});
@@ -316,7 +316,7 @@ std::vector<JobSample> busy(Rng& rng) {
   return samples;
 }
 
-// Whether what a server holds is what its controller decided last, in words.
+// The difference between the shares of a server and the last decision of its controller, as text.
 std::string not_as_decided(const FakeServer& server, const PeriodReport& report) {
   for (const JobPeriod& job : report.jobs) {
     const auto share = server.shares.find(job.job);
@@ -328,7 +328,7 @@ std::string not_as_decided(const FakeServer& server, const PeriodReport& report)
   return server.shares.size() == report.jobs.size() ? "" : "shares that nobody wants";
 }
 
-// The server stops at step k of all it is asked, whatever that is, and the controller with it.
+// The server and the controller stop at step k, whatever that step is.
 TEST(Controller, ACrashBetweenAnyTwoStepsLeavesAStateToGoOnFrom) {
   for (const bool keeps_state : {true, false}) {
     std::uint64_t crashed_inside = 0;

@@ -22,7 +22,7 @@ constexpr std::uint64_t kYieldMin = kOne / 2;
 // A job with this share of the server gets no rule.
 constexpr std::uint64_t kMostPercent = 80;
 // Shares this close to the largest count among the largest.
-constexpr std::uint64_t kLargestPercent = 90;
+constexpr std::uint64_t kLargestPercent = 95;
 // A rate is kept for at least this time, unless it is doubled.
 constexpr Nanoseconds kHoldFor = std::chrono::milliseconds{250};
 // Number of rounds over which shares are averaged.
@@ -44,6 +44,27 @@ constexpr Nanoseconds kReleaseFor = std::chrono::milliseconds{30};
 // A job that is no longer backlogged keeps its rule for this time, so that rules do not flap.
 constexpr Nanoseconds kContentFor = std::chrono::milliseconds{250};
 
+// Jobs whose outstanding requests are less than this percentage of what the server does at a time
+// leave part of it idle if the others are held.
+constexpr std::uint64_t kFillPercent = 75;
+// A job that has the server to itself is held at this percentage of it at most when another one
+// comes, and see first_rate().
+constexpr std::uint64_t kFirstPercent = 25;
+constexpr std::uint64_t kBeyondPercent = 66;
+// How long jobs are expected to compete at least: with a job that had the server to itself, for a
+// burst; else for longer.
+constexpr Nanoseconds kBurst = std::chrono::milliseconds{300};
+constexpr Nanoseconds kLong = std::chrono::seconds{1};
+// What a job got more or less than its share is made up for in this time.
+constexpr std::int64_t kRepaySeconds = 2;
+// Time between two writes that can wait, so that there are less than three in a second.
+constexpr Nanoseconds kAdjustEvery = std::chrono::milliseconds{800};
+// A round that took so many times as long as the one before is late.
+constexpr int kLateRounds = 4;
+// Bounds of what is believed: requests in service, and the time that each takes.
+constexpr std::uint64_t kBusyMax = 1 << 20;
+constexpr Nanoseconds kServiceMax = std::chrono::seconds{1};
+
 std::uint64_t count_in(Rate rate, Nanoseconds time) { return tokens_in(rate, time).count(); }
 
 std::uint64_t per_second(Rate rate) { return count_in(rate, std::chrono::seconds{1}); }
@@ -55,6 +76,8 @@ constexpr std::uint32_t kCountMax = 1 << 16;  // of CPTs, and of tokens in a buc
 constexpr Nanoseconds kElapsedMax = std::chrono::hours{1};
 constexpr Rate kCapacityMin = Rate::per_second(1);
 constexpr Rate kCapacityMax = Rate::per_second(kTokensPerNanosecondMax * 1'000'000'000);
+
+std::uint64_t bounded(std::uint64_t count) { return std::min(count, kServedMax); }
 
 Tokens bounded(Tokens served) { return std::min(served, Tokens{kServedMax}); }
 
@@ -158,6 +181,7 @@ const std::vector<JobRateChange>& RuleController::decide(const RuleRound& round)
   estimate(round, elapsed);
   learn(elapsed);
   suspect(round, elapsed);
+  see_backlog(bounded(round.queued) + bounded(round.busy));
   settle_release(elapsed);
   if (capacity_ && suspected_ > Nanoseconds{0} && backlogged_count() < 2) {
     hold_for_newcomer();
@@ -166,10 +190,16 @@ const std::vector<JobRateChange>& RuleController::decide(const RuleRound& round)
     gain_ = kOne;
     stop_all(active_count_ < 2 ? "no other job is active" : "the capacity is not known yet");
     held_.clear();
+    account(elapsed);
+    if (suspected_ == Nanoseconds{0}) kept_.reset();
   } else {
     contended_ += elapsed;
     allocate(round, elapsed);
-    if (released_ == Nanoseconds{0}) choose();
+    account(elapsed);
+    if (released_ == Nanoseconds{0}) {
+      choose();
+      adjust(elapsed);
+    }
   }
   note_changes();
   return changes_;
@@ -179,26 +209,48 @@ const std::vector<JobRateChange>& RuleController::decide(const RuleRound& round)
 
 const std::vector<JobRateChange>& RuleController::glance(const RuleGlance& seen) {
   changes_.clear();
+  if (seen.queued > 0) most_busy_ = std::max(most_busy_, std::min(seen.busy, kBusyMax));
+  has_idled_ = has_idled_ || seen.queued == 0 || !is_busy(seen.busy);
   if (options_.mode == Mode::kPaper || !last_ || !capacity_) return changes_;
-  if (seen.queued > 0) most_busy_ = std::max(most_busy_, seen.busy);
   look_for_idling(seen);
-  if (suspected_ == Nanoseconds{0}) {
-    look_for_newcomer(seen.queued);
+  if (changes_.empty()) look_for_others(seen);
+  if (changes_.empty() && suspected_ == Nanoseconds{0}) {
+    look_for_newcomer(bounded(seen.queued) + bounded(seen.busy));
     if (suspected_ > Nanoseconds{0}) hold_for_newcomer();
   }
   note_changes();
   return changes_;
 }
 
+// Whether so many outstanding requests are enough for the other jobs to use the whole server.
+bool RuleController::can_fill(std::uint64_t outstanding) const {
+  return outstanding * 100 >= kept_->outstanding * 100 + most_busy_ * kFillPercent;
+}
+
+// The others take turns with the first job and get less than they want: their requests are there.
+void RuleController::see_backlog(std::uint64_t outstanding) {
+  if (!kept_ || !can_fill(outstanding)) return;
+  for (JobDemand& demand : demands_) {
+    const bool is_other = demand.job != kept_->job && seen_of(demand.job) == nullptr;
+    if (is_other && demand.state == State::kActive) demand.state = State::kBacklogged;
+  }
+}
+
 // Counters show a job only when its first request is done; the queue shows it at once. While one
-// job has the server to itself, a queue that grows by a step means a new job, until the counters
-// have had time to show it.
-void RuleController::look_for_newcomer(std::uint64_t queued) {
-  const std::uint64_t usual = usual_queue_;
-  usual_queue_ = queued;
+// job has the server to itself, a number of outstanding requests that grows by a step means a new
+// job, until the counters have had time to show it. A job that cannot fill the server needs no
+// room: its requests take turns with those of the first.
+void RuleController::look_for_newcomer(std::uint64_t outstanding) {
+  const std::uint64_t usual = *std::min_element(outstanding_.begin(), outstanding_.end());
+  outstanding_[looks_++ % outstanding_.size()] = outstanding;
   const bool alone = backlogged_count() < 2 && active_count_ > 0 && !demand_.has_unattributed();
   if (!alone || newcomer_.is_on() || !rules_.empty() || !heeds(Lesson::kReturn)) return;
-  if (usual > 0 && queued >= usual + kNewcomerRequests) suspected_ = kSuspectFor;
+  if (usual == 0 || outstanding < usual + kNewcomerRequests) return;
+  const auto first = std::find_if(demands_.begin(), demands_.end(), [](const JobDemand& demand) {
+    return demand.state != State::kIdle;
+  });
+  kept_ = {first->job, usual};
+  if (can_fill(outstanding)) suspected_ = kSuspectFor + demand_.spacing();
 }
 
 // Limited jobs get the capacity that others leave, at once: the counters of the next round are
@@ -208,9 +260,29 @@ void RuleController::look_for_idling(const RuleGlance& seen) {
                      seen.busy * 100 < most_busy_ * kIdlePercent;
   idling_ = idles ? idling_ + 1 : 0;
   if (idling_ < kIdleGlances || release_.is_on() || !heeds(Lesson::kIdling)) return;
-  stop_all("requests wait while the server is idle");
+  release("requests wait while the server is idle", kReleaseFor);
+}
+
+// A rule that is stopped still applies until the next request of its class arrives, which is up to
+// 1/rate and a service time later. So the held job is released as soon as the other jobs can no
+// longer fill the server: their last requests are then in service already.
+void RuleController::look_for_others(const RuleGlance& seen) {
+  if (!kept_ || !heeds(Lesson::kIdling)) return;
+  const bool fill = can_fill(bounded(seen.queued) + bounded(seen.busy));
+  if (released_ > Nanoseconds{0} && fill) {
+    released_ = Nanoseconds{0};  // another burst has begun
+    return;
+  }
+  if (fill || rules_.size() != 1 || release_.is_on()) return;
+  suspected_ = Nanoseconds{0};
+  release("the other jobs have few requests left",
+          service_time() + std::max(service_time(), demand_.spacing()) + 2 * options_.period);
+}
+
+void RuleController::release(const char* reason, Nanoseconds time) {
+  stop_all(reason);
   held_.clear();
-  released_ = kReleaseFor;
+  released_ = time;
   idling_ = 0;
 }
 
@@ -224,13 +296,21 @@ void RuleController::settle_release(Nanoseconds elapsed) {
   backlogged_count() < 2 ? release_.was_right() : release_.was_wrong();
 }
 
+// Little's law: of a server that is full.
+Nanoseconds RuleController::service_time() const {
+  const std::uint64_t could = capacity_ ? per_second(*capacity_) : 0;
+  const std::uint64_t ns = most_busy_ * 1'000'000'000 / std::max<std::uint64_t>(could, 1);
+  return std::min(Nanoseconds{static_cast<std::int64_t>(ns)}, kServiceMax);
+}
+
 // ---- what is wanted ----
 
 // Checks whether the new job has appeared. After a false alarm the next one is trusted later.
 void RuleController::suspect(const RuleRound& round, Nanoseconds elapsed) {
   newcomer_.pass(elapsed);
-  if (suspected_ == Nanoseconds{0}) return look_for_newcomer(round.queued);
-  usual_queue_ = round.queued;
+  const std::uint64_t outstanding = bounded(round.queued) + bounded(round.busy);
+  if (suspected_ == Nanoseconds{0}) return look_for_newcomer(outstanding);
+  outstanding_[looks_++ % outstanding_.size()] = outstanding;
   suspected_ = std::max(suspected_ - elapsed, Nanoseconds{0});
   // The new job has few requests yet, since its first ones have only just completed.
   bool has_come = backlogged_count() >= 2;
@@ -260,7 +340,7 @@ void RuleController::hold_for_newcomer() {
     if (demand.state != State::kBacklogged || is_new || !may_hold(demand)) continue;
     if (seen_of(demand.job) != nullptr) continue;
     held_[demand.job] = Held{};
-    const std::uint64_t rate = std::clamp<std::uint64_t>(lowest(), 1, kRateMax);
+    const std::uint64_t rate = std::clamp<std::uint64_t>(first_rate(), 1, kRateMax);
     change(demand.job, static_cast<std::uint32_t>(rate), "the queue grew: a new job is active");
   }
 }
@@ -272,28 +352,59 @@ std::uint64_t RuleController::served_in(const RuleRound& round) {
   return sum.count();
 }
 
-// Measures the capacity while requests wait, and not for a rule.
+// Whether requests wait for the server, and not for a rule.
+bool RuleController::is_full(const RuleRound& round) const {
+  const bool is_free = round.rules.empty() && held_.empty();
+  return round.queued > 0 && (is_free || (!has_idled_ && most_busy_ > 0 && is_busy(round.busy)));
+}
+
+// Measures the capacity while the server is full, from one round with completions to another: where
+// completions come in clumps, the time before the first one and after the last one says nothing.
+// A round that comes late may have had any load meanwhile, and is not used; nor is one in which
+// counters are missing.
 void RuleController::measure(const RuleRound& round, Nanoseconds elapsed) {
   const std::uint64_t served = served_in(round);
+  const Nanoseconds usual = std::max(options_.period, std::exchange(last_elapsed_, elapsed));
+  const bool is_complete =
+      round.served_all || std::all_of(round.jobs.begin(), round.jobs.end(),
+                                      [](const JobCount& job) { return job.known; });
+  const bool was_full = std::exchange(was_full_, is_full(round));
+  const bool has_idled = std::exchange(has_idled_, false) || !is_busy(round.busy);
   if (!options_.capacity) {
-    // A round that started without a queue was not saturated all the time.
-    const bool is_full = round.queued > 0 && round.rules.empty() && held_.empty();
-    if (std::exchange(was_full_, is_full) && is_full) {
-      estimate_.saturate(round.at - elapsed);
-      estimate_.complete(Tokens{served}, round.at);
-    } else {
-      estimate_.relax(round.at - elapsed);
+    is_counting_ = is_counting_ && was_full && was_full_;
+    if (elapsed > usual * kLateRounds || !is_complete) is_counting_ = false;
+    counted_ += served;
+    counted_for_ += elapsed;
+    if (is_counting_ && served > 0) estimate_.add(Tokens{counted_}, counted_for_);
+    if (served > 0 || !is_counting_) {
+      is_counting_ = was_full_ && served > 0;
+      counted_ = 0;
+      counted_for_ = Nanoseconds{0};
     }
     capacity_ = bounded(estimate_.rate(round.at));
   }
   if (capacity_) controller_.set_capacity(Rate::per_second(per_second(*capacity_) * kParts));
-  const std::uint64_t could = capacity_ ? count_in(*capacity_, elapsed) : 0;
-  const std::uint64_t used = could == 0 ? kOne : std::min(2 * kOne, served * kOne / could);
-  use_ = (use_ * 3 + used) / 4;
+  measure_use(served, elapsed);
   // Observed on real servers: with a backlog and less served than allowed, rates are too low.
-  const bool idles =
-      round.queued > 0 && use_ * 100 < 90 * kOne && !round.rules.empty() && heeds(Lesson::kIdling);
-  gain_ = idles ? std::min(kGainMax, gain_ + gain_ / 4) : std::max(kOne, gain_ - gain_ / 10);
+  const bool idles = round.queued > 0 && use_ * 100 < 90 * kOne && !round.rules.empty() &&
+                     (has_idled || most_busy_ == 0) && heeds(Lesson::kIdling);
+  gain_ = idles ? std::min(kGainMax, gain_ + gain_ / 4) : std::max(kOne, gain_ - gain_ / 32);
+  // What others cannot use is no debt.
+  for (auto& [job, account] : accounts_) {
+    if (gain_ > kOne) account.balance = std::max<std::int64_t>(account.balance, 0);
+  }
+}
+
+// Also from one round with completions to another.
+void RuleController::measure_use(std::uint64_t served, Nanoseconds elapsed) {
+  unused_ = std::min(unused_ + served, kServedMax);
+  unused_for_ = std::min(unused_for_ + elapsed, kElapsedMax);
+  if (served == 0 && unused_for_ < CensoredDemand::kSpacingMax) return;
+  const std::uint64_t could = capacity_ ? count_in(*capacity_, unused_for_) : 0;
+  const std::uint64_t used = could == 0 ? kOne : std::min(2 * kOne, unused_ * kOne / could);
+  use_ = (use_ * 3 + used) / 4;
+  unused_ = 0;
+  unused_for_ = Nanoseconds{0};
 }
 
 // The job's amount if all others were backlogged, at most what taking turns gives it.
@@ -313,20 +424,26 @@ Tokens RuleController::own_part(const JobId& job, Nanoseconds elapsed) const {
   return Tokens{std::max<std::uint64_t>(std::min(by_nodes, by_turns), 1)};
 }
 
+// What a job with this rule gets if it wants more: at most its share, since a rate above it makes
+// up for what the rule falls short of.
+Rate RuleController::expected_of(const RuleSeen& seen) const {
+  const std::uint64_t share = share_of(seen.job);
+  return share == 0 ? rate_of(seen) : std::min(rate_of(seen), Rate::per_second(share));
+}
+
 void RuleController::estimate(const RuleRound& round, Nanoseconds elapsed) {
   demand_.begin(elapsed,
-                round.served_all ? std::optional(bounded(*round.served_all)) : std::nullopt);
+                round.served_all ? std::optional(bounded(*round.served_all)) : std::nullopt,
+                service_time());
   cannot_hold_.clear();
   for (const JobCount& job : round.jobs) {
-    std::optional<Tokens> allowed;
-    if (const RuleSeen* seen = seen_of(job.job)) {
-      allowed = tokens_in(rate_of(*seen), elapsed);
-    }
+    std::optional<Rate> rate;
+    if (const RuleSeen* seen = seen_of(job.job)) rate = expected_of(*seen);
     const Tokens own = own_part(job.job, elapsed);
     if (job.known || !heeds(Lesson::kVanished)) {
-      demand_.count({job.job, bounded(job.served), allowed, own});
+      demand_.count({job.job, bounded(job.served), rate, own});
     } else {
-      demand_.vanish(job.job, allowed, own);
+      demand_.vanish(job.job, rate, own);
     }
     if (!job.can_hold) cannot_hold_[job.job] = true;
   }
@@ -356,14 +473,16 @@ void RuleController::learn(Nanoseconds elapsed) {
     held.time += elapsed;
     held.content = demand.state == State::kBacklogged ? Nanoseconds{0} : held.content + elapsed;
     held.served += demand.served.count();
-    held.allowed += count_in(rate_of(*seen), elapsed);
+    held.allowed += count_in(rate_of(*seen), elapsed * kOne);
     const std::uint64_t free = options_.depth * reach_of(*seen);
-    const bool is_enough = held.allowed > 0 && held.allowed * reach_of(*seen) >= free * kFreeParts;
+    const bool is_enough = is_paid(held, reach_of(*seen));
     if (demand.state != State::kBacklogged || !demand.known || !is_enough) continue;
     const std::uint64_t paid = held.served > free ? held.served - free : 0;
     const std::uint64_t most = kOne * options_.cpts * 21 / 20;
-    const std::uint64_t now = std::clamp(paid * kOne / held.allowed, kYieldMin, most);
-    held.yield = held.yield == 0 ? now : (held.yield + now) / 2;
+    const auto now = static_cast<std::uint64_t>(Wide{paid} * kOne * kOne / held.allowed);
+    const std::uint64_t yield = std::clamp(now, kYieldMin, most);
+    Account& account = accounts_[demand.job];
+    account.yield = account.yield == 0 ? yield : (account.yield + yield) / 2;
   }
 }
 
@@ -392,6 +511,53 @@ void RuleController::smooth(bool anew) {
   }
 }
 
+// Free tokens, late timers, and what a job got before it was held add up to what it is given more
+// or less than its share from then on.
+void RuleController::account(Nanoseconds elapsed) {
+  if (active_count_ < 2 || !heeds(Lesson::kYield)) return accounts_.clear();
+  for (const JobDemand& demand : demands_) {
+    if (demand.state == State::kIdle) {
+      accounts_.erase(demand.job);
+      continue;
+    }
+    Account& account = accounts_[demand.job];
+    account.unpriced = std::min(account.unpriced + demand.served.count(), kServedMax);
+    account.unpriced_for = std::min(account.unpriced_for + elapsed, kElapsedMax);
+    const auto share = smooth_.find(demand.job);
+    if (!capacity_ || share == smooth_.end()) continue;
+    // While the server idles, every job may have more.
+    const std::uint64_t due =
+        scaled(share->second * gain_ / kOne, account.unpriced_for, std::chrono::seconds{1});
+    const std::int64_t most = static_cast<std::int64_t>(std::min(2 * share->second, kServedMax) +
+                                                        4 * kOne * options_.depth);
+    const std::int64_t before = account.balance;
+    account.balance +=
+        static_cast<std::int64_t>(due) - static_cast<std::int64_t>(account.unpriced * kOne);
+    // A job that does not want more is not owed more.
+    if (demand.state != State::kBacklogged)
+      account.balance = std::min(account.balance, std::max<std::int64_t>(before, 0));
+    account.balance = std::clamp(account.balance, -most, most);
+    const RuleSeen* const seen = seen_of(demand.job);
+    const auto owed =
+        static_cast<std::int64_t>(std::max(share->second * 3 / 4, 2 * kOne * options_.depth));
+    if (account.balance <= -owed) account.is_owed = false;
+    if (seen != nullptr && account.balance > owed) account.is_owed = true;
+    account.unpriced = 0;
+    account.unpriced_for = Nanoseconds{0};
+  }
+}
+
+// In 1/kOne of one a second.
+std::uint64_t RuleController::corrected_share(const JobId& job) const {
+  const auto share = smooth_.find(job);
+  if (share == smooth_.end()) return 0;
+  const auto found = accounts_.find(job);
+  if (found == accounts_.end()) return share->second;
+  const auto own = static_cast<std::int64_t>(std::min(share->second, kServedMax));
+  const std::int64_t more = found->second.balance / kRepaySeconds;
+  return static_cast<std::uint64_t>(own + std::clamp(more, -own / 2, own));
+}
+
 std::uint64_t RuleController::share_of(const JobId& job) const {
   const auto found = smooth_.find(job);
   return found == smooth_.end() ? 0 : found->second / kOne;
@@ -399,6 +565,36 @@ std::uint64_t RuleController::share_of(const JobId& job) const {
 
 bool RuleController::may_hold(const JobDemand& demand) const {
   return demand.state != State::kIdle && !cannot_hold_.contains(demand.job);
+}
+
+// Whether a job needs no rule, and why.
+bool RuleController::is_free(const JobDemand& demand, std::uint64_t largest,
+                             std::uint64_t most_nodes, std::string& reason) const {
+  if (demand.state == State::kIdle) {
+    reason = "idle";
+    return true;
+  }
+  const auto known = held_.find(demand.job);
+  // Also if somebody else has stopped its rule.
+  const bool lingers = known != held_.end() && known->second.content < kContentFor;
+  if (!may_hold(demand) || (demand.state != State::kBacklogged && !lingers)) {
+    reason = "it uses less than its share";
+    return true;
+  }
+  if (!heeds(Lesson::kLone)) return false;
+  if (const auto found = accounts_.find(demand.job);
+      found != accounts_.end() && found->second.is_owed) {
+    reason = "its rule has given it less than its share";
+    return true;
+  }
+  const std::uint64_t share = share_of(demand.job);
+  if (share * gain_ / kOne * 100 >= per_second(*capacity_) * kMostPercent) {
+    reason = "most of the server is its share";
+    return true;
+  }
+  reason = largest == 0 ? "no other job needs more than it has" : "no other job has a larger share";
+  return share * 100 >= largest * kLargestPercent ||
+         controller_.nodes_of(demand.job) * 100 >= most_nodes * kLargestPercent;
 }
 
 void RuleController::choose() {
@@ -409,36 +605,25 @@ void RuleController::choose() {
     largest = std::max(largest, share_of(demand.job));
     most_nodes = std::max(most_nodes, controller_.nodes_of(demand.job));
   }
-  const std::uint64_t could = per_second(*capacity_);
+  adjustments_.clear();
+  std::string reason;
   for (const JobDemand& demand : demands_) {
     const RuleSeen* const seen = seen_of(demand.job);
-    const std::uint64_t share = share_of(demand.job);
-    const bool is_large = share * 100 >= largest * kLargestPercent ||
-                          controller_.nodes_of(demand.job) * 100 >= most_nodes * kLargestPercent;
-    const bool is_most = share * gain_ / kOne * 100 >= could * kMostPercent;
-    const auto known = held_.find(demand.job);
-    const bool lingers =
-        seen != nullptr && known != held_.end() && known->second.content < kContentFor;
-    const bool wants = demand.state == State::kBacklogged || lingers;
-    const bool is_free = (is_large || is_most) && heeds(Lesson::kLone);
-    if (!may_hold(demand) || !wants || is_free) {
-      if (seen != nullptr) {
-        change(demand.job, std::nullopt,
-               demand.state == State::kIdle ? "idle"
-               : is_most                    ? "it has most of the server"
-               : is_large                   ? "its share is among the largest"
-                                            : "it uses less than its share");
-      }
-      if (known != held_.end()) held_.erase(known);
+    if (is_free(demand, largest, most_nodes, reason)) {
+      if (seen != nullptr) change(demand.job, std::nullopt, reason);
+      held_.erase(demand.job);
       continue;
     }
     Held& held = held_[demand.job];
-    if (const auto rate = next_rate(demand.job, held, seen)) {
-      held.served = held.allowed = 0;
-      held.time = Nanoseconds{0};
-      change(demand.job, rate,
-             fmt::format("its share is {} of {} a second, gain {} %, yield {} %", share, could,
-                         gain_ * 100 / kOne, yield_of(held) * 100 / kOne));
+    const auto rate = next_rate(demand.job, held, seen);
+    if (!rate) continue;
+    const std::uint64_t now = seen == nullptr ? 0 : std::max(1U, seen->rate);
+    const bool is_urgent = *rate >= 2 * now || (*rate > now && gain_ > kOne);
+    if (is_urgent || !heeds(Lesson::kRefill)) {
+      set_rate(demand.job, held, *rate);
+    } else {
+      const std::uint64_t apart = *rate > now ? *rate - now : now - *rate;
+      adjustments_.push_back({demand.job, *rate, apart * kOne / now});
     }
   }
   // Rules of unknown jobs.
@@ -450,41 +635,78 @@ void RuleController::choose() {
   }
 }
 
-std::uint64_t RuleController::wanted_rate(const JobId& job, const Held& held) const {
-  return share_of(job) * gain_ / yield_of(held);
+// Writes the change that is the most needed, a few times in a second.
+void RuleController::adjust(Nanoseconds elapsed) {
+  since_adjusted_ = std::min(since_adjusted_ + elapsed, kElapsedMax);
+  if (adjustments_.empty() || since_adjusted_ < kAdjustEvery) return;
+  const auto most =
+      std::max_element(adjustments_.begin(), adjustments_.end(),
+                       [](const Adjustment& a, const Adjustment& b) { return a.off < b.off; });
+  set_rate(most->job, held_[most->job], most->rate);
+  since_adjusted_ = Nanoseconds{0};
+}
+
+void RuleController::set_rate(const JobId& job, Held& held, std::uint32_t rate) {
+  held.served = held.allowed = 0;
+  held.time = Nanoseconds{0};
+  change(job, rate,
+         fmt::format("its share is {} of {} a second, gain {} %, yield {} %", share_of(job),
+                     per_second(*capacity_), gain_ * 100 / kOne, yield_of(job) * 100 / kOne));
+}
+
+std::uint64_t RuleController::wanted_rate(const JobId& job) const {
+  return static_cast<std::uint64_t>(Wide{corrected_share(job)} * gain_ / yield_of(job) / kOne);
 }
 
 // Until it is measured, all CPTs are assumed to be reached, which is the maximum.
-std::uint64_t RuleController::yield_of(const Held& held) const {
-  if (!heeds(Lesson::kYield)) return kOne * options_.cpts;
-  return held.yield == 0 ? kOne * options_.cpts : held.yield;
+std::uint64_t RuleController::yield_of(const JobId& job) const {
+  const auto found = accounts_.find(job);
+  const bool is_known = found != accounts_.end() && found->second.yield > 0;
+  return is_known && heeds(Lesson::kYield) ? found->second.yield : kOne * options_.cpts;
 }
 
 // The lowest rate, per CPT: the free tokens of a change are then a fifth of what the rate gives in
-// the time that jobs have competed already, at least kFirstHold. How long it will last is unknown.
+// the time that jobs compete. How long that will be is unknown: as long as it has been already, and
+// at least kBurst or kLong.
 std::uint64_t RuleController::lowest() const {
   return options_.depth * kFreeParts * 1'000'000'000 /
-         static_cast<std::uint64_t>(std::max(contended_, kFirstHold).count());
+         static_cast<std::uint64_t>(std::max(contended_, kept_ ? kBurst : kLong).count());
+}
+
+// The rate that a job is held at when a new one, of a size that is not known yet, comes: at most a
+// part of the server; and low, but not so low that the requests that exceed it, which are in
+// service or have free tokens, are more than kBeyondPercent of what it gives in a burst.
+std::uint64_t RuleController::first_rate() const {
+  const std::uint64_t beyond = options_.depth + most_busy_ / options_.cpts;
+  const std::uint64_t low =
+      beyond * 100'000'000'000 / kBeyondPercent / static_cast<std::uint64_t>(kBurst.count());
+  const std::uint64_t part = per_second(*capacity_) * kFirstPercent / 100 / options_.cpts;
+  return std::max(lowest(), std::min(low, part));
+}
+
+// Whether the free tokens of a change are few beside what its rate has given since.
+bool RuleController::is_paid(const Held& held, std::uint64_t reach) const {
+  return held.allowed > 0 &&
+         Wide{held.allowed} * reach >= Wide{options_.depth} * reach * kFreeParts * kOne;
 }
 
 // None if the current rate stays.
 std::optional<std::uint32_t> RuleController::next_rate(const JobId& job, Held& held,
                                                        const RuleSeen* seen) const {
   const std::uint64_t reach = seen == nullptr ? options_.cpts : reach_of(*seen);
-  const std::uint64_t free = options_.depth * reach;
-  std::uint64_t wanted = wanted_rate(job, held);
+  std::uint64_t wanted = wanted_rate(job);
   // A low rate is worth its free tokens only if it lasts. And a job that returns finds the others
   // out of its way.
   if (heeds(Lesson::kRefill)) wanted = std::max(wanted, lowest());
-  if (heeds(Lesson::kReturn) && contended_ < kWelcome) wanted = lowest();
+  if (heeds(Lesson::kReturn) && kept_ && contended_ < kWelcome) wanted = first_rate();
   wanted = std::clamp<std::uint64_t>(wanted, 1, kRateMax);
   if (seen == nullptr || !heeds(Lesson::kRefill)) return static_cast<std::uint32_t>(wanted);
   const std::uint64_t now = seen->rate;
   const std::uint64_t apart = now > wanted ? now - wanted : wanted - now;
   if (apart * 100 <= now * options_.step_percent) return std::nullopt;
-  const bool is_paid = held.allowed * reach >= free * kFreeParts && held.time >= kHoldFor;
+  const bool is_kept = !is_paid(held, reach) || held.time < kHoldFor;
   const bool is_rise = wanted >= 2 * now;
-  if (!is_paid && !is_rise) return std::nullopt;
+  if (is_kept && !is_rise) return std::nullopt;
   return static_cast<std::uint32_t>(wanted);
 }
 

@@ -38,6 +38,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -80,6 +81,7 @@ struct RuleRound {
   std::vector<JobCount> jobs;        // in the order of their ids
   std::optional<Tokens> served_all;  // by the server as a whole
   std::uint64_t queued = 0;
+  std::uint64_t busy = 0;       // requests in service
   std::vector<RuleSeen> rules;  // in the order of their jobs
 };
 
@@ -104,7 +106,6 @@ class RuleController {
   enum class Mode : std::uint8_t { kWeir, kPaper };
 
   static constexpr std::uint32_t kRateMax = 999'999;
-  static constexpr Nanoseconds kFirstHold = std::chrono::milliseconds{300};
 
   struct Options {
     Mode mode = Mode::kWeir;
@@ -160,24 +161,57 @@ class RuleController {
   virtual bool heeds(Lesson /*lesson*/) const { return true; }
 
  private:
+  // With this percentage of the usual number in service the server is full.
+  static constexpr std::uint64_t kBusyPercent = 90;
+
   struct Shares;
   struct Held {
-    std::uint64_t yield = 0;    // in 1/1024; 0: not known yet
     std::uint64_t served = 0;   // since the last change
-    std::uint64_t allowed = 0;  // by the rate as written
+    std::uint64_t allowed = 0;  // by the rate as written, in 1/1024
     Nanoseconds time{0};        // since the last change
     Nanoseconds content{0};     // since it was backlogged
   };
 
+  // What a job got beside its share while jobs compete.
+  struct Account {
+    std::int64_t balance = 0;     // due less served, in 1/1024 of a request
+    std::uint64_t yield = 0;      // of its last rule, in 1/1024; 0: not known
+    bool is_owed = false;         // more than a rule can give it
+    std::uint64_t unpriced = 0;   // served while the capacity was unknown
+    Nanoseconds unpriced_for{0};  // and how long that was
+  };
+  // A change that can wait.
+  struct Adjustment {
+    JobId job;
+    std::uint32_t rate = 0;
+    std::uint64_t off = 0;  // by how much of the current rate, in 1/1024
+  };
+
   static std::uint64_t served_in(const RuleRound& round);
   void measure(const RuleRound& round, Nanoseconds elapsed);
+  void measure_use(std::uint64_t served, Nanoseconds elapsed);
+  bool is_full(const RuleRound& round) const;
+  Rate expected_of(const RuleSeen& seen) const;
   void estimate(const RuleRound& round, Nanoseconds elapsed);
   void learn(Nanoseconds elapsed);
   void suspect(const RuleRound& round, Nanoseconds elapsed);
   void hold_for_newcomer();
-  void look_for_newcomer(std::uint64_t queued);
+  void look_for_newcomer(std::uint64_t outstanding);
   void look_for_idling(const RuleGlance& seen);
+  void look_for_others(const RuleGlance& seen);
+  void release(const char* reason, Nanoseconds time);
   void settle_release(Nanoseconds elapsed);
+  bool can_fill(std::uint64_t outstanding) const;
+  void see_backlog(std::uint64_t outstanding);
+  std::uint64_t first_rate() const;
+  Nanoseconds service_time() const;
+  void account(Nanoseconds elapsed);
+  bool is_free(const JobDemand& demand, std::uint64_t largest, std::uint64_t most_nodes,
+               std::string& reason) const;
+  void adjust(Nanoseconds elapsed);
+  void set_rate(const JobId& job, Held& held, std::uint32_t rate);
+  bool is_paid(const Held& held, std::uint64_t reach) const;
+  bool is_busy(std::uint64_t busy) const { return busy * 100 >= most_busy_ * kBusyPercent; }
   void note_changes();
   std::uint64_t backlogged_count() const;
   void allocate(const RuleRound& round, Nanoseconds elapsed);
@@ -186,8 +220,9 @@ class RuleController {
   bool may_hold(const JobDemand& demand) const;
   void smooth(bool anew);
   std::uint64_t share_of(const JobId& job) const;
-  std::uint64_t wanted_rate(const JobId& job, const Held& held) const;
-  std::uint64_t yield_of(const Held& held) const;
+  std::uint64_t wanted_rate(const JobId& job) const;
+  std::uint64_t corrected_share(const JobId& job) const;
+  std::uint64_t yield_of(const JobId& job) const;
   std::uint64_t lowest() const;
   std::optional<std::uint32_t> next_rate(const JobId& job, Held& held, const RuleSeen* seen) const;
   const RuleSeen* seen_of(const JobId& job) const;
@@ -212,7 +247,15 @@ class RuleController {
   Nanoseconds contended_{0};   // several jobs are active, without a break
   std::uint64_t gain_ = 1024;  // in 1/1024
   std::uint64_t use_ = 1024;   // of the capacity, lately
-  std::uint64_t usual_queue_ = 0;
+  // Requests at the server, waiting and in service, as of the last looks while one job was alone.
+  std::array<std::uint64_t, 4> outstanding_{};
+  std::size_t looks_ = 0;
+  // Outstanding requests of a job that had the server to itself when another one came.
+  struct Kept {
+    JobId job;
+    std::uint64_t outstanding = 0;
+  };
+  std::optional<Kept> kept_;
   // A sign that was a false alarm is ignored for a time that doubles.
   struct Caution {
     static constexpr Nanoseconds kMin = std::chrono::seconds{1};
@@ -233,7 +276,17 @@ class RuleController {
   Caution newcomer_;
   Nanoseconds released_{0};  // remaining time for which no job is limited
   Caution release_;
-  bool was_full_ = false;        // requests waited for the server, not for a rule
+  bool was_full_ = false;      // requests waited for the server, not for a rule
+  bool has_idled_ = false;     // as of the glances since the last round
+  bool is_counting_ = false;   // full since a round with completions
+  std::uint64_t counted_ = 0;  // served since then
+  Nanoseconds counted_for_{0};
+  Nanoseconds last_elapsed_{0};
+  std::uint64_t unused_ = 0;  // served since the last update of use_
+  Nanoseconds unused_for_{0};
+  absl::btree_map<JobId, Account> accounts_;
+  std::vector<Adjustment> adjustments_;
+  Nanoseconds since_adjusted_{0};
   std::uint64_t most_busy_ = 0;  // requests in service while others waited
   std::uint32_t idling_ = 0;     // consecutive glances that saw it idle
   std::uint64_t active_nodes_ = 0;

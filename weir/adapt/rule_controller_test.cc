@@ -3,9 +3,12 @@
 // Rounds written down by hand; the same against the model of a server are in tests/lustre.
 #include "weir/adapt/rule_controller.h"
 
+#include <cmath>
 #include <map>
+#include <optional>
 #include <utility>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace weir {
@@ -34,6 +37,7 @@ struct Played {
     at += kRound;
     read.at = at;
     read.queued = queued;
+    read.busy = 16;
     std::uint64_t sum = 0;
     for (const JobId& job : {kBig, kHog}) {
       read.jobs.push_back({job, Tokens{served[job]}, true, true});
@@ -53,6 +57,9 @@ struct Played {
       }
     }
     return changes;
+  }
+  const std::vector<JobRateChange>& glance(std::uint64_t waiting, std::uint64_t busy) {
+    return controller.glance({at + kRound / 4, waiting, busy});
   }
   // Both backlogged, the hog as its rule lets it.
   void contend(int rounds, std::uint64_t yield_percent = 100) {
@@ -195,20 +202,87 @@ TEST(RuleController, AQueueThatGrowsIsANewcomerForAMoment) {
 TEST(RuleController, AGlanceAtTheQueueHoldsAndReleases) {
   Played played;
   for (int i = 0; i < 10; ++i) played.round({{kHog, 50}});
-  const auto glance = [&](std::uint64_t queued, std::uint64_t busy) {
-    return played.controller.glance({played.at + kRound / 4, queued, busy});
-  };
-  EXPECT_TRUE(glance(100, 16).empty());
-  const auto held = glance(116, 16);
+  EXPECT_TRUE(played.glance(100, 16).empty());
+  const auto held = played.glance(116, 16);
   ASSERT_EQ(held.size(), 1U);
   EXPECT_EQ(held[0].job, kHog);
+  EXPECT_EQ(held[0].rate, 95U);  // 16 in service and 3 tokens are two thirds of it in 300 ms
   played.rules[kHog] = *held[0].rate;
+  played.queued = 130;
   played.contend(4);  // it came
-  EXPECT_TRUE(glance(100, 16).empty());
-  EXPECT_TRUE(glance(100, 5).empty());  // may be chance
-  const auto released = glance(100, 5);
+  EXPECT_TRUE(played.glance(130, 16).empty());
+  EXPECT_TRUE(played.glance(130, 5).empty());  // may be chance
+  const auto released = played.glance(130, 5);
   ASSERT_EQ(released.size(), 1U);
   EXPECT_FALSE(released[0].rate);
+}
+
+// The hog keeps 116 requests outstanding. When the others have fewer than would fill the server,
+// they no longer need it for themselves.
+TEST(RuleController, AHeldJobIsReleasedWhenTheOthersHaveFewRequestsLeft) {
+  Played played;
+  for (int i = 0; i < 10; ++i) played.round({{kHog, 50}});
+  const auto held = played.glance(116, 16);
+  ASSERT_EQ(held.size(), 1U);
+  played.rules[kHog] = *held[0].rate;
+  played.queued = 116;
+  played.contend(4);
+  EXPECT_TRUE(played.glance(113, 16).empty());  // 13 of 16
+  const auto released = played.glance(111, 16);
+  ASSERT_EQ(released.size(), 1U);
+  EXPECT_FALSE(released[0].rate);
+  // It stays released until their last requests are counted.
+  played.rules.clear();
+  played.queued = 100;
+  played.round({{kBig, 11}, {kHog, 30}});
+  EXPECT_TRUE(played.rules.empty());
+}
+
+// So few requests get their turn among the hog's.
+TEST(RuleController, AJobThatCannotFillTheServerNeedsNoRoom) {
+  Played played;
+  for (int i = 0; i < 10; ++i) played.round({{kHog, 50}});
+  EXPECT_TRUE(played.glance(111, 16).empty());
+}
+
+// A rule can give a job less than its share whatever its rate, where the server takes requests in
+// clumps. Then it goes without for a while.
+TEST(RuleController, AJobThatIsOwedRequestsIsLetGoForAWhile) {
+  Played played;
+  std::uint64_t due = 0;
+  std::uint64_t got = 0;
+  std::uint64_t writes = 0;
+  for (int i = 0; i < 600; ++i) {
+    const bool is_held = played.rules.contains(kHog);
+    const std::uint64_t hog = is_held ? 6 : 25;  // of 12 or 13
+    played.round({{kBig, 50 - hog}, {kHog, hog}});
+    if (i < 200) continue;
+    if (i == 200) writes = played.writes;
+    due += 25;
+    got += 2 * hog;
+  }
+  EXPECT_NEAR(static_cast<double>(got), static_cast<double>(due), 0.05 * static_cast<double>(due));
+  EXPECT_LE(played.writes - writes, 60U);  // in 20 s
+}
+
+// Jobs that compete for long get their due, whatever they had before they were held.
+TEST(RuleController, WhatAJobGotTooMuchAtFirstIsMadeUpFor) {
+  RuleController::Options options;
+  options.capacity = Rate::per_second(400);
+  Played played(options);
+  std::uint64_t got = 0;
+  for (int i = 0; i < 400; ++i) {
+    std::uint64_t hog = 10;
+    if (played.rules.contains(kHog)) {
+      // Whole requests, and the rest later.
+      hog = played.rules[kHog] * static_cast<std::uint64_t>(i + 1) / 20 -
+            played.rules[kHog] * static_cast<std::uint64_t>(i) / 20;
+      hog += std::exchange(played.free, 0);
+    }
+    got += hog;
+    played.round({{kBig, 20 - std::min<std::uint64_t>(hog, 20)}, {kHog, hog}});
+  }
+  EXPECT_NEAR(static_cast<double>(got), 2000, 60);  // 100 a second for 20 s
 }
 
 TEST(RuleController, JobsOfTheSameSizeAreNotHeld) {
@@ -234,6 +308,98 @@ TEST(RuleController, CapacityIsMeasuredWhileNoRuleIsInTheWay) {
   ASSERT_TRUE(controller.capacity());
   const Tokens rate = tokens_in(*controller.capacity(), std::chrono::seconds{1});
   EXPECT_NEAR(static_cast<double>(rate.count()), 400, 10);
+}
+
+// A server of 400 a second under one job, seen by counters: smooth, or 40 every 100 ms. Returns how
+// far the measured capacity is off, in percent.
+class Measured400 {
+ public:
+  explicit Measured400(bool clumps, Nanoseconds round) : clumps_(clumps), round_(round) {
+    RuleController::Options options;
+    options.period = round;
+    controller_.emplace(options);
+  }
+
+  // The load goes on while nobody looks, or there is none for that time.
+  enum class Gap : std::uint8_t { kLoaded, kIdle };
+  void gap(Nanoseconds time, Gap kind = Gap::kLoaded) {
+    if (kind == Gap::kIdle) idle_ += time;
+    look(time);
+  }
+  void load(Nanoseconds time) {
+    for (const Instant end = at_ + time; at_ < end;) look(round_);
+  }
+  // The next look shows counters that are not those of the time since the last one.
+  void lose(bool known) { loses_ = true, known_ = known; }
+  double off_percent() const {
+    if (!controller_->capacity()) return 100;
+    const auto rate = tokens_in(*controller_->capacity(), std::chrono::seconds{1}).count();
+    return std::abs(static_cast<double>(rate) - 400) / 4;
+  }
+
+ private:
+  std::uint64_t served_by(Instant at) const {
+    const auto ns = static_cast<std::uint64_t>((at - idle_).time_since_epoch().count());
+    return clumps_ ? ns / 100'000'000 * 40 : ns * 4 / 10'000'000;
+  }
+  void look(Nanoseconds after) {
+    at_ += after;
+    const std::uint64_t all = served_by(at_);
+    RuleRound read;
+    read.at = at_;
+    read.queued = 48;
+    read.busy = 16;
+    const std::uint64_t served = loses_ ? 3 : all - seen_;
+    read.jobs = {{kHog, Tokens{served}, !loses_ || known_, true}};
+    if (!loses_ || known_) read.served_all = Tokens{all - seen_};
+    seen_ = all;
+    loses_ = false;
+    controller_->decide(read);
+  }
+
+  bool clumps_;
+  Nanoseconds round_;
+  std::optional<RuleController> controller_;
+  Instant at_{};
+  Nanoseconds idle_{0};
+  std::uint64_t seen_ = 0;
+  bool loses_ = false;
+  bool known_ = true;
+};
+
+TEST(RuleController, GapsAndClumpsDoNotFalsifyTheCapacity) {
+  using Gap = Measured400::Gap;
+  for (const bool clumps : {false, true}) {
+    for (const std::int64_t round_ms : {20, 50, 67}) {
+      Measured400 server(clumps, std::chrono::milliseconds{round_ms});
+      const auto where = [&](const char* what, std::int64_t ms) {
+        return fmt::format("{} of {} ms, rounds of {} ms, {}", what, ms, round_ms,
+                           clumps ? "clumps" : "smooth");
+      };
+      server.load(std::chrono::seconds{2});
+      EXPECT_LE(server.off_percent(), 5) << where("start", 0);
+      for (const std::int64_t gap_ms : {100, 250, 500, 1'000, 2'000, 5'000, 7'000, 60'000}) {
+        for (const Gap kind : {Gap::kLoaded, Gap::kIdle}) {
+          server.gap(std::chrono::milliseconds{gap_ms}, kind);
+          EXPECT_LE(server.off_percent(), 15) << where("at the end of a gap", gap_ms);
+          server.load(std::chrono::seconds{2});
+          EXPECT_LE(server.off_percent(), 5) << where("gap", gap_ms);
+        }
+      }
+      for (const bool known : {false, true}) {
+        server.lose(known);
+        server.load(std::chrono::seconds{2});
+        EXPECT_LE(server.off_percent(), 5) << where("lost entries", 0);
+      }
+    }
+  }
+}
+
+// A driver that never looks more often than once in a second still measures.
+TEST(RuleController, RareRoundsMeasureTheCapacityToo) {
+  Measured400 server(false, std::chrono::milliseconds{20});
+  for (int i = 0; i < 10; ++i) server.gap(std::chrono::seconds{1});
+  EXPECT_LE(server.off_percent(), 5);
 }
 
 // Seen on a running server: policy fifo for 7 s, or SIGSTOP for 6 s, while one job has the server

@@ -34,7 +34,7 @@ TEST(Assert, EvaluatesItsConditionOnceAndItsNumbersOnlyOnFailure) {
   EXPECT_EQ(named, 0);
 }
 
-// One statement, so that it can stand without braces and does not take an else away.
+// The macro is one statement, so that it works without braces and before an else.
 TEST(Assert, IsOneStatement) {
   bool otherwise = false;
   if (otherwise)

@@ -8,7 +8,7 @@
 namespace weir {
 namespace {
 
-// RFC 3720, B.4, and the check value of the catalogue of CRCs.
+// RFC 3720, B.4, and the check value from the catalogue of CRCs.
 TEST(Crc32c, GivesThePublishedValues) {
   EXPECT_EQ(crc32c(""), 0U);
   EXPECT_EQ(crc32c("123456789"), 0xE3069283U);

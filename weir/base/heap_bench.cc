@@ -10,14 +10,14 @@
 namespace weir {
 namespace {
 
-// About as large as what really stands in a heap, so that touching a node costs what it will cost.
+// About as large as a real node, so that accessing it has a realistic cost.
 struct Node {
   HeapHook hook;
   std::uint64_t rest[7] = {};
 };
 using NodeHeap = Heap<Node, std::uint64_t, &Node::hook>;
 
-// Steps drawn beforehand, and enough of them that a branch predictor cannot learn their order.
+// Random steps drawn beforehand, so many that a branch predictor cannot learn their order.
 class Steps {
  public:
   explicit Steps(std::uint64_t seed) : steps_(std::size_t{1} << 16) {
@@ -36,7 +36,7 @@ void fill(NodeHeap& heap, std::vector<Node>& nodes, Steps& steps) {
   for (Node& node : nodes) heap.push(node, steps.next());
 }
 
-// Re-keys the top as a scheduler does: ahead of the smallest key by the cost of a request.
+// Changes the key of the top as a scheduler does: to the smallest key plus the cost of a request.
 void BM_HeapReplaceTop(benchmark::State& state) {
   std::vector<Node> nodes(static_cast<std::size_t>(state.range(0)));
   NodeHeap heap;
@@ -46,7 +46,7 @@ void BM_HeapReplaceTop(benchmark::State& state) {
 }
 BENCHMARK(BM_HeapReplaceTop)->Arg(10)->Arg(1000)->Arg(100000);
 
-// Leaves and comes back, as a queue that falls empty and fills again.
+// Removes and inserts a node, like a queue that becomes empty and fills again.
 void BM_HeapPopPush(benchmark::State& state) {
   std::vector<Node> nodes(static_cast<std::size_t>(state.range(0)));
   NodeHeap heap;
@@ -59,7 +59,7 @@ void BM_HeapPopPush(benchmark::State& state) {
 }
 BENCHMARK(BM_HeapPopPush)->Arg(10)->Arg(1000)->Arg(100000);
 
-// A change of rate re-keys a class in the middle of the heap.
+// A change of rate changes the key of a class in the middle of the heap.
 void BM_HeapUpdate(benchmark::State& state) {
   std::vector<Node> nodes(static_cast<std::size_t>(state.range(0)));
   NodeHeap heap;

@@ -25,7 +25,7 @@ struct Node {
 };
 using NodeHeap = Heap<Node, std::int64_t, &Node::hook>;
 
-// ---- The checker: the same steps on a heap and on a list kept sorted the dumb way. ----
+// ---- The checker: the same steps on a heap and on a plain sorted list. ----
 
 enum class Act { kPush, kPop, kReplaceTop, kUpdate, kErase, kClear };
 
@@ -42,8 +42,8 @@ std::ostream& operator<<(std::ostream& out, const Step& step) {
              << ")";
 }
 
-// Entries in the order they must leave. Every change takes its entry out and puts it, with a new
-// sequence, behind all that are not larger.
+// Entries in the order in which they must leave. Every change removes its entry and inserts it,
+// with a new sequence, after all entries that are not larger.
 class SortedList {
  public:
   bool contains(int id) const { return find(id) != entries_.end(); }
@@ -75,8 +75,8 @@ class SortedList {
   std::uint64_t sequence_ = 0;
 };
 
-// One step on both; steps that do not apply (pop of an empty heap, push of a node that is in) are
-// passed over. Returns the id of the node that left, or -1, as the two saw it.
+// One step on both; steps that do not apply (pop of an empty heap, push of a node that is already
+// in it) are skipped. Returns the id of the node that left, or -1, for each of the two.
 template <class HeapUnderTest>
 std::pair<int, int> take_step(HeapUnderTest& heap, SortedList& list, std::vector<Node>& nodes,
                               const Step& step) {
@@ -108,7 +108,8 @@ std::pair<int, int> take_step(HeapUnderTest& heap, SortedList& list, std::vector
   return {-1, -1};
 }
 
-// Where the two differ first, in words; empty if nowhere. At the end both are emptied by pop.
+// The first difference between the two as text; empty if there is none. At the end both are emptied
+// by pop.
 template <class HeapUnderTest>
 std::string first_difference(const std::vector<Step>& steps, std::size_t node_count) {
   std::vector<Node> nodes(node_count);
@@ -135,8 +136,8 @@ std::string first_difference(const std::vector<Step>& steps, std::size_t node_co
   return "";
 }
 
-// Pushes are as frequent as all removals, so the heap hovers around half of the nodes. Few keys
-// make many ties.
+// Pushes are as frequent as all removals, so the heap holds about half of the nodes. Few keys cause
+// many ties.
 Act act_of(std::uint64_t number) {
   static constexpr std::array<Act, 10> kActs = {
       Act::kPush,   Act::kPush, Act::kPush,  Act::kPop,    Act::kReplaceTop,
@@ -156,7 +157,8 @@ std::vector<Step> random_steps(std::uint64_t seed, std::size_t count, std::int64
 // ---- Properties ----
 
 RC_GTEST_PROP(HeapProperty, LeavesInTheOrderOfASortedList, ()) {
-  // Few keys, for many ties. Full ranges in small cases too, else short runs know one node only.
+  // Few keys, for many ties. Full ranges in small cases too, otherwise short runs use only one
+  // node.
   const auto step = rc::gen::resize(
       rc::kNominalSize,
       rc::gen::build<Step>(
@@ -197,8 +199,8 @@ TEST(Heap, EveryShortRunLeavesInTheOrderOfASortedList) {
   }
 }
 
-// Six nodes fill two levels and begin a third. All ways to give them three keys, and in each one
-// every node keyed anew or taken out.
+// Six nodes fill two levels and start a third. Tries all assignments of three keys, and in each of
+// them changes or removes every node.
 TEST(Heap, EverySmallHeapSurvivesEveryChange) {
   for (int keys = 0; keys < 3 * 3 * 3 * 3 * 3 * 3; ++keys) {
     std::vector<Step> steps;
@@ -217,10 +219,10 @@ TEST(Heap, EverySmallHeapSurvivesEveryChange) {
   }
 }
 
-// ---- The checker bites: heaps that are wrong in one way each must not pass it. ----
+// ---- The checker works: heaps that each have one defect must fail it. ----
 
-// Valid as a heap, but ties are not broken by arrival: each key gets a second part, which decides
-// before the sequence can.
+// A valid heap, but ties are not broken by arrival: each key has a second part, which is compared
+// before the sequence.
 template <class Tie>
 class TiesBy {
  public:
@@ -255,21 +257,21 @@ struct LowestAddressFirst {
   }
 };
 
-// A node keyed anew with the key it had keeps its place among its equals.
+// A node that gets the same key again keeps its position among equal keys.
 struct KeepsItsTurn : NodeHeap {
   void replace_top(std::int64_t key) {
     if (key != top_key()) NodeHeap::replace_top(key);
   }
 };
 
-// An update that only ever moves a node forward.
+// An update never moves a node back.
 struct NeverMovesBack : NodeHeap {
   void update(Node& node, std::int64_t key) {
     if (key < top_key()) NodeHeap::update(node, key);
   }
 };
 
-// Takes the top out instead of the node asked for.
+// Removes the top instead of the given node.
 struct ErasesTheTop : NodeHeap {
   void erase(Node&) { pop(); }
 };
@@ -285,7 +287,7 @@ TEST(Heap, TheCheckerCatchesBrokenHeaps) {
 }
 
 TEST(Heap, IsValidSeesDisorderAndLostPositions) {
-  // A key that can be changed behind the heap's back.
+  // A key that can be changed without the heap.
   struct Remote {
     const int* value;
     bool operator<(const Remote& other) const { return *value < *other.value; }
@@ -302,7 +304,7 @@ TEST(Heap, IsValidSeesDisorderAndLostPositions) {
   EXPECT_FALSE(heap.is_valid());
   values[11] = 11;
   EXPECT_TRUE(heap.is_valid());
-  std::construct_at(&nodes[7].hook);  // forgets where it stands
+  std::construct_at(&nodes[7].hook);  // loses its position
   EXPECT_FALSE(heap.is_valid());
 }
 
@@ -311,7 +313,7 @@ TEST(Heap, IsValidSeesDisorderAndLostPositions) {
 TEST(Heap, EqualKeysLeaveInPushOrder) {
   std::array<Node, 50> nodes{};
   NodeHeap heap;
-  // Backwards in memory, so an order by address would show.
+  // In reverse order of addresses, so that an order by address would be detected.
   for (std::size_t i = nodes.size(); i-- > 0;) heap.push(nodes[i], 7);
   for (std::size_t i = nodes.size(); i-- > 0;) EXPECT_EQ(&heap.pop(), &nodes[i]);
 }
@@ -368,7 +370,7 @@ TEST(Heap, ACopyOfANodeIsInNoHeap) {
   const Node copy = node;
   EXPECT_FALSE(copy.hook.is_linked());
   EXPECT_FALSE(heap.contains(copy));
-  other = node;  // takes the value, stays in its place
+  other = node;  // copies the value, keeps its position
   EXPECT_TRUE(heap.is_valid());
   EXPECT_EQ(&heap.pop(), &node);
   EXPECT_EQ(&heap.pop(), &other);

@@ -18,7 +18,7 @@ namespace {
 
 using Wide = unsigned __int128;
 
-// ---- The checker: what the histogram says against the sorted values themselves. ----
+// ---- The checker: results of the histogram against the sorted values. ----
 
 // ceil(n * numerator / denominator), counting from 1 and at least 1.
 std::uint64_t rank_of(std::uint64_t n, std::uint64_t numerator, std::uint64_t denominator) {
@@ -43,7 +43,7 @@ constexpr std::array<Fraction, 10> kFractions = {{{0, 1},
                                                   {999, 1000},
                                                   {1, 1}}};
 
-// The first promise of the header that is not kept, in words; empty if all are.
+// The first guarantee of the header that does not hold, as text; empty if all hold.
 template <class HistogramUnderTest>
 std::string broken_promise(std::vector<std::uint64_t> values) {
   HistogramUnderTest histogram;
@@ -103,7 +103,7 @@ TEST(Histogram, BucketsCoverAllValuesWithoutGapOrOverlap) {
   EXPECT_EQ(Histogram::bucket_of(100), 57u);  // the worked example
 }
 
-// The value under test stands in the middle, so that neither min() nor max() can hide an error.
+// The value under test is in the middle, so that neither min() nor max() hides an error.
 TEST(Histogram, KeepsItsPromisesForEveryInterestingValue) {
   for (const std::uint64_t value : interesting_values()) {
     ASSERT_EQ(broken_promise<Histogram>({0, value, UINT64_MAX}), "") << value;
@@ -157,16 +157,16 @@ RC_GTEST_PROP(HistogramProperty, MergingEqualsRecordingInOnePlace, ()) {
   RC_ASSERT(second == both);
 }
 
-// ---- The checker bites ----
+// ---- The checker works ----
 
-// Reports the start of the bucket: the edge most often got wrong.
+// Reports the start of the bucket: the most common error.
 struct SaysTheLowerEdge : Histogram {
   std::uint64_t quantile(std::uint64_t numerator, std::uint64_t denominator) const {
     return lowest_in(bucket_of(Histogram::quantile(numerator, denominator)));
   }
 };
 
-// Puts the first value of a bucket into the one before.
+// Counts the first value of a bucket in the previous one.
 struct EdgeOneTooHigh : Histogram {
   void record(std::uint64_t value) {
     const bool is_edge = value >= 32 && value == lowest_in(bucket_of(value));
@@ -182,7 +182,7 @@ struct TooCoarse : Histogram {
   }
 };
 
-// Forgets that the last bucket may reach beyond the largest value.
+// Ignores that the last bucket may extend beyond the largest value.
 struct AboveMax : Histogram {
   std::uint64_t quantile(std::uint64_t numerator, std::uint64_t denominator) const {
     return highest_in(bucket_of(Histogram::quantile(numerator, denominator)));

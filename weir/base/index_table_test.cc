@@ -22,8 +22,8 @@ TEST(IndexTable, FindsWhatWasInsertedAndNothingElse) {
   EXPECT_EQ(table.size(), 2U);
 }
 
-// Hashes from a small range, so that chains run into each other and around the end; and more than
-// was expected.
+// Hashes from a small range, so that chains overlap and wrap around the end; and more entries than
+// expected.
 TEST(IndexTable, AgreesWithAMapWhateverIsInsertedAndErased) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     Rng rng(seed);

@@ -26,7 +26,7 @@ TEST(JobId, TakesAnyBytes) {
 }
 
 TEST(JobId, HashesTheSameEverywhere) {
-  // Written down once; another value breaks traces that were recorded.
+  // A fixed value: another one would break recorded traces.
   EXPECT_EQ(JobId("dd.500").hash(), 9883695335020041130U);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The point of a quantity is what does not compile.
+// A quantity is defined by what does not compile.
 #include "weir/base/quantity.h"
 
 #include <cstdint>

@@ -36,7 +36,7 @@ TEST(Rate, IsOrderedBySpeedFromOneADayToATrillionASecond) {
   EXPECT_LT(Rate(Tokens{999'999'999'999}, 1s), kTrillionASecond);
   EXPECT_LT(Rate(Tokens{3}, 10ns), Rate(Tokens{1}, 3ns));
   EXPECT_EQ(kOneADay <=> Rate(Tokens{2}, 48h), std::strong_ordering::equal);
-  // The ends of what the fraction holds, whose products need 127 bits.
+  // The limits of the fraction, whose products need 127 bits.
   EXPECT_LT(Rate(Tokens{1}, Nanoseconds::max()), Rate(Tokens{1}, Nanoseconds::max() - 1ns));
   EXPECT_LT(Rate(Tokens{UINT64_MAX - 1}, 1ns), Rate(Tokens{UINT64_MAX}, 1ns));
   EXPECT_LT(Rate(Tokens{1}, Nanoseconds::max()), Rate(Tokens{UINT64_MAX}, 1ns));

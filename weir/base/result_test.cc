@@ -19,7 +19,7 @@ Result<int> parse_digit(const std::string& text) {
   return text[0] - '0';
 }
 
-// Hands a failure on to its own caller, with another type of value.
+// Passes an error to its caller, with another type of value.
 Result<std::string> parse_twice(const std::string& text) {
   const Result<int> digit = parse_digit(text);
   if (!digit) return tl::unexpected(digit.error());

@@ -22,8 +22,8 @@ constexpr std::uint64_t kSplitMark = 0x243f6a8885a308d3;
 }  // namespace
 
 Rng::Rng(std::uint64_t seed) : seed_(seed), state_{} {
-  // scatter() is a bijection and its four arguments differ, so at most one word is 0: the state
-  // from which xoshiro would never leave, all zeros, cannot come up.
+  // scatter() is a bijection and its four arguments differ, so at most one word is 0: the all-zero
+  // state, which xoshiro would never leave, is impossible.
   std::uint64_t counter = seed;
   for (std::uint64_t& word : state_) word = scatter(counter += kStep);
 }
@@ -33,7 +33,7 @@ Rng Rng::split(std::string_view name) const {
   for (const char letter : name) {
     child = scatter(child + kStep + static_cast<unsigned char>(letter));
   }
-  // The length closes the name, so "a" followed by "b" ends elsewhere than "ab".
+  // The length ends the name, so "a" followed by "b" differs from "ab".
   return Rng(scatter(child ^ (kSplitMark + name.size())));
 }
 

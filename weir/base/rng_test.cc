@@ -22,7 +22,8 @@ std::vector<std::uint64_t> draw(Rng rng, int count) {
   return drawn;
 }
 
-// The generator once more, from its published description and with nothing shared with rng.cc.
+// A second implementation of the generator, from its published description and without code of
+// rng.cc.
 std::vector<std::uint64_t> draw_by_the_book(std::uint64_t seed, int count) {
   std::uint64_t s[4];
   for (std::uint64_t& word : s) {
@@ -68,8 +69,8 @@ TEST(Rng, FollowsTheDescriptionOfItsGeneratorFromAnySeed) {
   }
 }
 
-// Golden values, worked out apart from this code with integers of any length. A change here changes
-// every recorded scenario, so it must be meant.
+// Golden values, computed independently of this code with integers of any length. A change here
+// changes every recorded scenario, so it must be intended.
 TEST(Rng, SameSeedAndNamesSameResult) {
   EXPECT_EQ(draw(Rng(7).split("faults"), 2),
             (std::vector<std::uint64_t>{9909152660504290826u, 10734160803703908875u}));
@@ -136,8 +137,8 @@ int worst_deviation_mod_3(int draws, Below below) {
   return worst;
 }
 
-// 3/4 of 2^64 is where a bare multiplication is at its worst: floor(x * 3/4) meets every result
-// that is 0 mod 3 twice and the others once, so the three classes would get 1/2, 1/4 and 1/4.
+// 3/4 of 2^64 is the worst case of a bare multiplication: floor(x * 3/4) yields every result that
+// is 0 mod 3 twice and the others once, so the three classes would get 1/2, 1/4 and 1/4.
 TEST(Rng, BelowIsEvenWhereABareMultiplicationIsNot) {
   constexpr std::uint64_t kThreeQuarters = std::uint64_t{3} << 62;
   constexpr int kDraws = 30000;

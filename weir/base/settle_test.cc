@@ -28,11 +28,11 @@ namespace {
 using SignedWide = __int128;
 using Shares = std::vector<SettleShare>;
 
-constexpr std::int64_t kOne = std::int64_t{1} << 32;  // one token, as a remainder counts
+constexpr std::int64_t kOne = std::int64_t{1} << 32;  // one token, in units of remainders
 
-// ---- The oracle: the steps as they are written down, with linear scans. ----
+// ---- The oracle: the documented steps, with linear scans. ----
 
-// floor(weight * total * 2^32 / sum): division as done on paper, one bit of the fraction at a time.
+// floor(weight * total * 2^32 / sum): long division, one bit of the fraction at a time.
 SignedWide long_division(SignedWide weight, SignedWide total, SignedWide sum) {
   SignedWide quotient = weight * total / sum;
   SignedWide rest = weight * total % sum;
@@ -50,7 +50,7 @@ SignedWide long_division(SignedWide weight, SignedWide total, SignedWide sum) {
 struct Oracle {
   std::vector<SignedWide> got;
   std::vector<SignedWide> rho;
-  bool tie_decided = false;  // two were equally entitled to some token
+  bool tie_decided = false;  // two shares were equally entitled to a token
 
   SignedWide sum() const { return std::accumulate(got.begin(), got.end(), SignedWide{0}); }
 
@@ -99,7 +99,7 @@ Oracle settle_by_the_page(const Shares& shares, std::uint64_t total) {
 
 // ---- Two checkers, for any function that settles ----
 
-// The first share that is not as the page has it, in words; empty if all are.
+// The first share that differs from the oracle, as text; empty if none does.
 template <class Settle>
 std::string difference_from_the_page(Shares shares, std::uint64_t total, Settle settle_under_test) {
   const Oracle page = settle_by_the_page(shares, total);
@@ -116,8 +116,8 @@ std::string difference_from_the_page(Shares shares, std::uint64_t total, Settle 
   return sum == total ? "" : "sum";
 }
 
-// Settles these totals one after another, with weights that stay. Nobody's running sum may be two
-// tokens or more from its exact share, at any time. In words, or empty.
+// Settles these totals one after another, with constant weights. No running sum may ever be two
+// tokens or more from its exact share. Returns the error as text, or an empty string.
 template <class Settle>
 std::string unfairness(const std::vector<std::uint64_t>& weights,
                        const std::vector<std::uint64_t>& totals, Settle settle_under_test) {
@@ -146,7 +146,7 @@ constexpr auto kReal = [](std::span<SettleShare> shares, std::uint64_t total) {
 
 // ---- Properties ----
 
-// lo ... hi - 1, whatever the size of the case: small ones should not mean small remainders.
+// lo ... hi - 1, whatever the size of the case: small cases should not imply small remainders.
 template <class Number>
 rc::Gen<Number> anything_in(Number lo, Number hi) {
   return rc::gen::resize(rc::kNominalSize, rc::gen::inRange<Number>(lo, hi));
@@ -176,8 +176,8 @@ RC_GTEST_PROP(SettleProperty, FollowsThePageWhereProductsAreLargest, ()) {
   RC_ASSERT(difference_from_the_page(shares, total, kReal) == "");
 }
 
-// Whatever moves between shares, no part of a token appears or vanishes, but for what each exact
-// share loses when it is cut off at 2^-32.
+// Whatever moves between shares, no fraction of a token is created or lost, except what each exact
+// share loses by truncation to 2^-32.
 RC_GTEST_PROP(SettleProperty, TokensAndRemaindersTogetherNeitherGrowNorShrink, ()) {
   Shares shares = *some_shares(1000, 2 * kOne);
   const auto total = *anything_in<std::uint64_t>(0, 10000);
@@ -216,7 +216,7 @@ RC_GTEST_PROP(SettleProperty, AnotherOrderOfIdsMattersOnlyWhereTiesDecide, (std:
   for (std::size_t i = 0; i < order.size(); ++i) RC_ASSERT(renamed[i] == shares[order[i]]);
 }
 
-// Many shares, so that selection is used where nobody moves twice, in both directions, with ties.
+// Many shares, so that selection is used where no share moves twice, in both directions, with ties.
 TEST(Settle, FollowsThePageWhereManyMoveOneTokenEach) {
   Rng rng(7);
   for (int round = 0; round < 100; ++round) {
@@ -236,7 +236,7 @@ TEST(Settle, FollowsThePageWhereManyMoveOneTokenEach) {
   }
 }
 
-// Up to three shares with weights 0 ... 3, remainders of whole and half tokens, where ties abound.
+// Up to three shares with weights 0 ... 3, remainders of whole and half tokens, with many ties.
 TEST(Settle, FollowsThePageInEverySmallCase) {
   const std::vector<std::int64_t> remainders = {0, -kOne, kOne, kOne / 2, -kOne / 2, -3 * kOne};
   Shares kinds;
@@ -257,7 +257,7 @@ TEST(Settle, FollowsThePageInEverySmallCase) {
   }
 }
 
-// ---- The checkers bite ----
+// ---- The checkers work ----
 
 // The paper's eq. 24: every period starts as if no rounding had ever happened.
 constexpr auto kForgetsRemainders = [](std::span<SettleShare> shares, std::uint64_t total) {
@@ -265,7 +265,7 @@ constexpr auto kForgetsRemainders = [](std::span<SettleShare> shares, std::uint6
   settle(shares, Tokens{total});
 };
 
-// What was given in advance is not asked back.
+// Tokens that were given in advance are not taken back.
 constexpr auto kForgivesDebts = [](std::span<SettleShare> shares, std::uint64_t total) {
   for (SettleShare& share : shares) share.remainder = std::max<std::int64_t>(share.remainder, 0);
   settle(shares, Tokens{total});
@@ -299,7 +299,8 @@ TEST(Settle, WorkedExampleOfTheHeader) {
   settle(shares, Tokens{10});
   EXPECT_EQ(shares,
             (Shares{{1, 2 * third - kOne, 3}, {1, 2 * third - kOne, 4}, {1, 2 * third, 3}}));
-  // Cut off at 2^-32, three thirds are not quite a token: -1 is what the header shows as 0.
+  // Truncated to 2^-32, three thirds are slightly less than a token: -1 is what the header shows as
+  // 0.
   settle(shares, Tokens{10});
   EXPECT_EQ(shares, (Shares{{1, -1, 3}, {1, -1, 3}, {1, -1, 4}}));
 }
@@ -350,7 +351,8 @@ TEST(Settle, TheLargestNumbersFit) {
   Shares one = {{UINT64_MAX, 0, 0}};
   settle(one, Tokens{kTotalMax});
   EXPECT_EQ(one, (Shares{{UINT64_MAX, 0, kTotalMax}}));
-  // The two small ones are due just under half a token each, and the large one nearly all.
+  // The two small shares are entitled to just under half a token each, and the large one to nearly
+  // all.
   const Shares mixed = {{UINT64_MAX - 2, kOne, 0}, {1, 0, 0}, {1, -kOne, 0}};
   EXPECT_EQ(difference_from_the_page(mixed, kTotalMax, kReal), "");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Most of what time.h promises is what does not compile, so most of its test is static.
+// Most guarantees of time.h are about what does not compile, so most of this test is static.
 #include "weir/base/time.h"
 
 #include <chrono>
@@ -59,7 +59,7 @@ TEST(Time, NeverIsAfterEverything) {
   EXPECT_EQ(ns_of(kNever), INT64_MAX);
 }
 
-// Under UBSan: what the header says can be added and subtracted does not overflow.
+// Under UBSan: additions and subtractions that the header allows do not overflow.
 TEST(Time, HalfATimelineOfRoomIsLeftAtBothEnds) {
   const Instant last = instant_at(0) + (kTimelineHalf - 1ns);
   const Instant first = instant_at(0) - kTimelineHalf;

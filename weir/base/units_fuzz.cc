@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// No text may crash a parser, and what a parser accepts must survive being printed and read again.
+// No text may crash a parser, and every accepted value must be the same after printing and parsing
+// it again.
 #include <cstddef>
 #include <cstdint>
 

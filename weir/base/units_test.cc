@@ -12,7 +12,7 @@ using std::chrono::milliseconds;
 using std::chrono::minutes;
 using std::chrono::seconds;
 
-// The error a parser gives, as the person who typed the value reads it.
+// The error message of a parser, as shown to the user.
 template <class T>
 std::string error_of(const Result<T>& result) {
   return result ? "no error" : result.error().message();

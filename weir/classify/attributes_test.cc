@@ -101,7 +101,7 @@ TEST(Attributes, EveryFieldCounts) {
 }
 
 TEST(Attributes, HashTheSameEverywhere) {
-  // Written down once; another value breaks traces that were recorded.
+  // A fixed value: another one would break recorded traces.
   EXPECT_EQ(sample().hash(), 7591546983876481599U);
   EXPECT_EQ(Attributes{}.hash(), 11648074501471673075U);
 }

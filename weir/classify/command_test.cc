@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The accept/reject table of running Lustre servers, the messages that go with refusals, and what
-// Weir changes on purpose.
+// The accept/reject table of running Lustre servers, the messages of refusals, and the intended
+// differences of Weir.
 #include "weir/classify/command.h"
 
 #include <string>
@@ -238,7 +238,7 @@ TEST(Command, RefusesABraceThatSwallowsAKey) {
         "start dd jobid={a} bps=1MiB rate=5}", "start dd jobid={a},jobid={b} rate=100}"}) {
     EXPECT_EQ(outcome(text, kJobid), "EINVAL") << text;
   }
-  // These say what they mean.
+  // These are unambiguous.
   EXPECT_EQ(outcome("start dd jobid={rate=100} rate=1", kJobid), "OK");
   EXPECT_EQ(outcome("start dd jobid={a} b} rate=1", kJobid), "OK");
 }
@@ -410,7 +410,7 @@ TEST(Command, RefusesBytesThatNoNameOrListHolds) {
   EXPECT_EQ(outcome("start dd jobid={a\n} rate=1", kJobid), "EINVAL");
   EXPECT_EQ(outcome("start dd uid={\xd9\xa1} rate=1", kGeneric), "EINVAL");
   EXPECT_EQ(outcome("start dd jobid={a} r\xc3\xa4te=1", kJobid), "EINVAL");
-  // A job may be called so, and is on Lustre servers.
+  // A job may have such a name, and does on Lustre servers.
   const RuleCommand command = parse("start dd jobid={uml\xc3\xa4ut} rate=1", kJobid);
   Attributes attributes;
   attributes.job = JobId("uml\xc3\xa4ut");
@@ -477,8 +477,8 @@ std::string command_of(const RuleCommand& command) {
   return text;
 }
 
-// Empty if a command, written again by `list`, reads back as the same one and both fit every job
-// that is literally an item; else what is wrong.
+// Empty if a command, printed by `list`, is parsed as the same command and both match every job
+// that is literally an item; otherwise the error.
 template <class List>
 std::string read_back_fault(const RuleCommand& first, const std::vector<std::string>& items,
                             List list) {
@@ -498,7 +498,7 @@ std::string read_back_fault(const RuleCommand& first, const std::vector<std::str
 }
 
 RC_GTEST_PROP(CommandProperty, WhatIsListedReadsBackTheSame, ()) {
-  // Any bytes a list may hold, between fields that are really there.
+  // Any bytes that a list may contain, between existing fields.
   const auto item = rc::gen::nonEmpty(rc::gen::container<std::string>(
       rc::gen::elementOf(std::string("abAB01.*_-@:=[]{}?/\\\"'<>|~%#!;\xc3\xa4"))));
   const auto items = *rc::gen::nonEmpty(rc::gen::container<std::vector<std::string>>(item));
@@ -529,7 +529,8 @@ TEST(CommandProperty, AListingThatLosesSomethingIsCaught) {
   EXPECT_EQ(read_back_fault(command, {"a", "d"}, command_of), "the first does not fit d");
 }
 
-// Empty if `parse` took the text or refused it with a column inside or right after it and a hint.
+// Empty if `parse` accepted the text, or rejected it with a hint and a column inside or directly
+// after the text.
 template <class Parse>
 std::string refusal_fault(const std::string& text, Parse parse) {
   const auto command = parse(text);

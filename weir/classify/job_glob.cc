@@ -15,7 +15,7 @@ bool job_glob_matches(std::string_view pattern, std::string_view id) {
   constexpr std::size_t kNone = std::string_view::npos;
   std::size_t p = 0;
   std::size_t i = 0;
-  std::size_t star = kNone;  // the last * met
+  std::size_t star = kNone;  // the last * found
   std::size_t taken_to = 0;  // how far into the id it reaches
   while (i < id.size()) {
     if (p < pattern.size() && pattern[p] == '*') {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pattern and id, parted by the first newline, against a matcher that is obviously right and takes
-// exponential time: hence short inputs only. Longer ones must just come to an end.
+// Pattern and id, separated by the first newline, compared with a naive matcher that takes
+// exponential time: hence only short inputs. Matching longer ones must only terminate.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

@@ -15,7 +15,7 @@ namespace {
 
 using Matcher = std::function<bool(std::string_view, std::string_view)>;
 
-// The meaning, written down: exponential, and obviously right.
+// The definition as code: exponential, and obviously correct.
 bool naive(std::string_view pattern, std::string_view id) {
   if (pattern.empty()) return id.empty();
   if (pattern[0] == '*') {
@@ -30,7 +30,7 @@ TEST(JobGlob, FitsTheWholeId) {
     const char* id;
     bool fits;
   };
-  // As executed with Lustre's own matcher, but for the last block.
+  // As executed with Lustre's own matcher, except the last block.
   const Case cases[] = {
       {"dd.*", "dd.0", true},
       {"dd.*", "dd.", true},
@@ -50,7 +50,7 @@ TEST(JobGlob, FitsTheWholeId) {
       {"prog*.10*", "prog1.1000", true},
       {"prog*.10*", "prog.10", true},
       {"prog*.10*", "prog1.2000", false},
-      // Lustre: ** does not fit "", a** not "a", and *b not "*ab".
+      // Lustre: ** does not match "", a** not "a", and *b not "*ab".
       {"**", "", true},
       {"a**", "a", true},
       {"*b", "*ab", true},
@@ -67,14 +67,14 @@ TEST(JobGlob, FitsTheWholeId) {
   }
 }
 
-// Few letters, so that patterns and ids often meet.
+// Few letters, so that patterns often match.
 std::string any_text(Rng& rng, std::uint64_t size_max, std::string_view letters) {
   std::string text(rng.below(size_max + 1), ' ');
   for (char& c : text) c = letters[rng.below(letters.size())];
   return text;
 }
 
-// Empty if the matcher agrees with the meaning in so many cases, else the case.
+// Empty if the matcher agrees with the definition in this many cases, otherwise the case.
 std::string disagreement(const Matcher& matches, int cases) {
   Rng rng(7);
   for (int i = 0; i < cases; ++i) {
@@ -90,7 +90,7 @@ TEST(JobGlobProperty, AgreesWithTheNaiveMatcher) {
   EXPECT_EQ(disagreement(job_glob_matches, 100'000), "");
 }
 
-// Mistake: the bytes a * has taken are never given back.
+// Mistake: never backtracks the bytes that a * has matched.
 bool greedy(std::string_view pattern, std::string_view id) {
   if (pattern.empty()) return id.empty();
   if (pattern[0] != '*') {
@@ -117,7 +117,7 @@ TEST(JobGlobProperty, TheNaiveMatcherCatchesWrongOnes) {
 }
 
 TEST(JobGlobProperty, TakesTimeInProportionToPatternTimesId) {
-  // With backtracking over every * this would take longer than the sun will shine.
+  // With backtracking over every * this would practically never end.
   std::string pattern;
   for (int i = 0; i < 2000; ++i) pattern += "a*";
   EXPECT_FALSE(job_glob_matches(pattern + "b", std::string(31, 'a')));

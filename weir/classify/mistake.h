@@ -27,7 +27,7 @@ struct Mistake {
   std::string hint{};  // what was expected; may be empty
   std::errc code = std::errc::invalid_argument;
 
-  // The same error in a text in which this one starts after so many bytes.
+  // The same error in a text in which this one starts after this many bytes.
   Mistake moved_by(std::size_t bytes) && {
     at += bytes;
     return std::move(*this);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// No text may crash the readers of NIDs and lists; a NID that is read prints as one that reads back
-// the same, and its text is a list that matches it.
+// No text may crash the parsers of NIDs and lists; a parsed NID prints as text that parses to the
+// same NID, and this text is a list that matches it.
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -134,7 +134,7 @@ TEST(NidList, MatchesAsOnALustreServer) {
       {"192.168.1.010@tcp", {"192.168.1.8@tcp"}, {"192.168.1.10@tcp"}},
       {"0x0a.0.0.1@tcp", {"10.0.0.1@tcp"}, {}},
       {"[1-3].*.[4,5].6@tcp", {"2.200.5.6@tcp"}, {"4.200.5.6@tcp", "2.200.6.6@tcp"}},
-      // There a prefix on these networks is read and never matches.
+      // On a Lustre server a prefix on these networks is accepted and never matches.
       {"10.0.0.0/8@efa", {"10.1.2.3@efa"}, {"11.0.0.1@efa"}},
       {"*.5.*.*@tcp", {"1.5.2.3@tcp"}, {"1.6.2.3@tcp"}},
   };
@@ -148,7 +148,7 @@ TEST(NidList, MatchesAsOnALustreServer) {
 }
 
 TEST(NidList, AnIpv4RangeNeverMatchesAnIpv6Address) {
-  // There the first 32 bits of any address are compared. 10.0.0.1 would be a00:1::.
+  // A Lustre server compares the first 32 bits of any address. 10.0.0.1 would be a00:1::.
   for (const char* text : {"10.0.0.1@tcp", "10.0.0.*@tcp", "10.0.0.0/8@tcp", "*.*.*.*@tcp",
                            "10.0.0.[1-3]@tcp", "0.0.0.[0-255]@tcp"}) {
     for (const char* address : {"a00:1::@tcp", "::a00:1@tcp", "::@tcp"}) {
@@ -235,7 +235,7 @@ struct Drawn {
   std::set<std::uint32_t> members;  // of 10.0.x.y, as x * 256 + y
 };
 
-// Writes a part of an address and says which values it stands for, by counting.
+// Writes a part of an address, and collects the values it stands for by enumeration.
 std::string any_part(Rng& rng, std::set<std::uint32_t>& values) {
   const auto number = [&] { return static_cast<std::uint32_t>(rng.below(256)); };
   const std::uint64_t kind = rng.below(4);
@@ -275,7 +275,7 @@ Drawn any_range(Rng& rng) {
   return drawn;
 }
 
-// Empty if matching agrees with the expanded lists, else the list.
+// Empty if matching agrees with the expanded lists, otherwise the list.
 std::string disagreement(const std::function<bool(const NidList&, const Nid&)>& matches) {
   Rng rng(3);
   for (int i = 0; i < 12; ++i) {

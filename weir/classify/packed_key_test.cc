@@ -21,7 +21,7 @@ Attributes sample(std::uint32_t salt) {
   return attributes;
 }
 
-// Every set of fields there is.
+// All sets of fields.
 std::vector<FieldSet> all_sets() {
   std::vector<FieldSet> sets(1);
   for (unsigned i = 0; i < kFields; ++i) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// No lines of commands may crash reading, applying, matching or explaining; and what was accepted
-// must survive being listed, or printed, and read again, with the same conditions and the same
-// matches. The first byte chooses the type of the policy.
+// No commands may crash parsing, applying, matching or explaining; and an accepted rule that is
+// listed or printed must parse to a rule with the same conditions and the same matches. The first
+// byte selects the type of the policy.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -19,7 +19,7 @@ Attributes sample() {
   return {JobId("dd.500"), parse_nid("10.0.0.1@tcp").value(), 4, 500, 500, 100, 0};
 }
 
-// A rule as it is listed, with its number in the form the conditions ask for.
+// A rule as listed, with its rate in the form that its conditions require.
 void check_round_trip(const RuleCommand& command) {
   const std::size_t first = command.conds.find_first_not_of(' ');
   const bool old_form = command.conds[first] == '{';
@@ -32,7 +32,7 @@ void check_round_trip(const RuleCommand& command) {
   WEIR_ASSERT(again->conditions.matches(sample()) == command.conditions.matches(sample()));
 }
 
-// As a value it is the same command, and prints as text that reads back as the same value.
+// The value is the same command, and prints as text that parses to the same value.
 void check_value(const RuleCommand& command) {
   const RuleChange& change = command;
   const auto again = parse_rule(print(change));

@@ -13,7 +13,7 @@
 namespace weir {
 namespace {
 
-// Every row, whatever keys there are: a new key needs no line here.
+// Tests every row of the table: a new key needs no line here.
 
 RuleKeys example_of(const RuleKey& key) {
   RuleKeys keys;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a class costs when it is seen for the first time: its request is matched against all rules.
-// The requests match none, or the last one, so every rule is in the way.
+// The cost of a new class: its request is matched against all rules. The requests match no rule, or
+// the last one, so every rule is checked.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -21,7 +21,7 @@ void start(RuleList& list, std::int64_t number, const std::string& conds) {
   WEIR_ASSERT(list.apply(parse_command(text, list.type()).value()).has_value());
 }
 
-// Distinct requests, so that no branch predictor learns the answers.
+// Distinct requests, so that no branch predictor learns the results.
 std::vector<Attributes> make_requests(Rng& rng) {
   std::vector<Attributes> requests(1024);
   for (Attributes& request : requests) {
@@ -39,7 +39,7 @@ void match_loop(benchmark::State& state, Conds conds) {
   for (std::int64_t i = 0; i < state.range(0); ++i) start(list, i, conds(std::to_string(i), i));
   Rng rng(1);
   const std::vector<Attributes> requests = make_requests(rng);
-  benchmark::DoNotOptimize(list.match(requests[0], 0));  // makes the index
+  benchmark::DoNotOptimize(list.match(requests[0], 0));  // builds the index
   const std::uint64_t allocated = allocations();
   std::size_t turn = 0;
   for (auto _ : state) {
@@ -77,7 +77,7 @@ void BM_MatchUsers(benchmark::State& state) {
 }
 BENCHMARK(BM_MatchUsers)->Arg(10)->Arg(1000);
 
-// Each kind in turn, half of them with a second condition.
+// All kinds in turn, half of them with a second condition.
 void BM_MatchMixed(benchmark::State& state) {
   match_loop(state, [](const std::string& n, std::int64_t i) -> std::string {
     const std::string part = std::to_string(i % 256);
@@ -95,7 +95,7 @@ void BM_MatchMixed(benchmark::State& state) {
 }
 BENCHMARK(BM_MatchMixed)->Arg(10)->Arg(1000)->Arg(10'000);
 
-// The first match after a command also makes the index.
+// The first match after a command also builds the index.
 void BM_FirstMatchAfterACommand(benchmark::State& state) {
   RuleList list(FieldSet::all());
   for (std::int64_t i = 0; i < state.range(0); ++i) {

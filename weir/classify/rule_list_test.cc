@@ -160,7 +160,7 @@ TEST(RuleList, TheFirstThatMatchesWinsAndDefaultIsTheLastResort) {
   must(list, "stop all");
   EXPECT_EQ(list.match(job("dd.0"), 0)->name(), "dd");
   EXPECT_EQ(list.match(job("cp.0"), 0)->name(), "default");
-  // Rules behind default still work.
+  // Rules after default still work.
   must(list, "change default rank=dd");
   EXPECT_EQ(names(list), "default dd");
   EXPECT_EQ(list.match(job("dd.0"), 0)->name(), "dd");
@@ -240,7 +240,7 @@ TEST(RuleList, LayersAreMatchedEachOnItsOwn) {
   EXPECT_EQ(list.match(request, 0)->name(), "user");
 }
 
-// ---- what users of rules watch ----
+// ---- versions and generations ----
 
 TEST(RuleList, TheGenerationGrowsWithWhatCanChangeAMatch) {
   RuleList list(kJobid);
@@ -254,7 +254,7 @@ TEST(RuleList, TheGenerationGrowsWithWhatCanChangeAMatch) {
   EXPECT_FALSE(grew());
   must(list, "change a rank=b");
   EXPECT_TRUE(grew());
-  must(list, "change a rank=b");  // it stands there
+  must(list, "change a rank=b");  // it is already there
   EXPECT_FALSE(grew());
   must(list, "change a rank=a");
   EXPECT_FALSE(grew());
@@ -404,7 +404,7 @@ TEST(RuleList, ExplainsInBoundedLength) {
 
 // ---- against a naive model ----
 
-// A condition as it is drawn: what is written, and what it means.
+// A random condition: its text, and its meaning.
 struct DrawnTest {
   Field field;
   std::vector<std::string> items;
@@ -461,7 +461,7 @@ DrawnConditions any_conditions(Rng& rng) {
       test.field = kind < 2 ? Field::kJobid : kind == 2 ? Field::kUid : Field::kNid;
       const std::uint64_t count = 1 + rng.below(3);
       for (std::uint64_t i = 0; i < count; ++i) {
-        // Half of the lists of job ids are literal, so that both ways to a rule are taken.
+        // Half of the lists of job ids are literal, so that both ways to find a rule are used.
         test.items.emplace_back(test.field == Field::kJobid
                                     ? kJobItems[rng.below(kind == 0 ? 4 : 9)]
                                 : test.field == Field::kUid ? std::to_string(rng.below(4))
@@ -478,7 +478,7 @@ struct ModelRule {
   unsigned layer = 0;
 };
 
-// What the manual says, with a plain vector.
+// The behaviour documented in the manual, with a plain vector.
 class Model {
  public:
   void start(ModelRule rule, const std::optional<std::string>& rank) {
@@ -522,7 +522,7 @@ class Model {
   std::vector<ModelRule> rules_ = {{"default", {}, 0}};
 };
 
-// The list under test, and lists with a mistake each.
+// The list under test, and lists with one mistake each.
 struct Real {
   RuleList list{FieldSet::all()};
   virtual ~Real() = default;
@@ -579,7 +579,7 @@ Attributes any_request(Rng& rng) {
   return attributes;
 }
 
-// One random command for both.
+// Applies one random command to both.
 void step(Rng& rng, Real& subject, Model& model) {
   const auto name = [&] {
     return rng.chance(1, 8) ? "default" : "r" + std::to_string(rng.below(12));
@@ -610,7 +610,7 @@ void step(Rng& rng, Real& subject, Model& model) {
   subject.apply(parse_command(text, FieldSet::all()).value());
 }
 
-// Empty if the subject did as the model after every command, else what differed.
+// Empty if the subject agrees with the model after every command, otherwise the difference.
 template <class Subject>
 std::string disagreement() {
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
@@ -648,7 +648,7 @@ TEST(RuleListProperty, TheNaiveListCatchesWrongOnes) {
   EXPECT_NE(disagreement<RemembersAMatch>(), "");
 }
 
-// As on a Lustre server, where a change of rank does not reach what was matched before.
+// As on a Lustre server, where a change of rank does not affect existing matches.
 struct CountsStartsOnly : Real {
   void apply(const RuleCommand& command) override {
     starts += command.verb == Verb::kStart ? 1U : 0U;
@@ -657,12 +657,12 @@ struct CountsStartsOnly : Real {
   std::uint64_t generation() const override { return starts; }
   std::uint64_t starts = 0;
 };
-// Misses a rule that was stopped and started again between two looks.
+// Misses a rule that was stopped and started again between two checks.
 struct CountsRules : Real {
   std::uint64_t generation() const override { return list.size(); }
 };
 
-// Empty if no match changed while the generation stood, else which.
+// Empty if no match changed while the generation stayed the same, otherwise that match.
 template <class Subject>
 std::string stale_match() {
   std::size_t changes = 0;

@@ -13,8 +13,8 @@
 //   rule_changes(before, after)         the same for whole lists
 //
 // None of it depends on the type of a policy. Conditions are therefore kept as written; bind()
-// (command.h) makes them what a policy matches requests with. The position of a rule (rank=) is
-// part of a change, not of the rule.
+// (command.h) converts them to the form that a policy matches requests with. The position of a rule
+// (rank=) is part of a change, not of the rule.
 //
 // Pure.
 #pragma once
@@ -34,8 +34,8 @@
 namespace weir {
 
 inline constexpr std::size_t kCommandMax = 4095;  // bytes
-// What print() makes of a command of that length: a burst of 1.5GiB is printed as 1536MiB. One
-// bandwidth and two bursts grow by less than this.
+// The longest result of print() for a command of that length: a burst of 1.5GiB is printed as
+// 1536MiB. One bandwidth and two bursts grow by less than this.
 inline constexpr std::size_t kPrintedMax = kCommandMax + 128;
 
 // Which heads a command is for.
@@ -59,13 +59,13 @@ struct RuleChange : RuleSpec {
   bool operator==(const RuleChange&) const = default;
 };
 
-// The changes that do this to a rule.
+// The change that starts, changes or stops a rule.
 RuleChange start_of(RuleSpec rule);
 RuleChange change_of(std::string name, RuleKeys keys, Heads heads = Heads::kBoth);
 RuleChange stop_of(std::string name, Heads heads = Heads::kBoth);
 
-// As parse_command() (command.h) for a policy with all fields and any nodemap. What it cannot tell
-// without a type, such as the items of an old list, is for bind() to check.
+// As parse_command() (command.h) for a policy with all fields and any nodemap. bind() checks what
+// depends on the type, such as the items of an old list.
 Result<RuleChange> parse_rule(std::string_view text);
 std::string print(const RuleChange& change);
 std::vector<std::string> print_all(const std::vector<RuleChange>& changes);
@@ -73,21 +73,21 @@ std::vector<std::string> print_all(const std::vector<RuleChange>& changes);
 // "reg ", "hp " or nothing.
 std::string_view head_prefix(Heads heads);
 
-// Without the forms of before 2.8, which mean something else under another type: "start a {500} 10"
-// is "start a uid={500} rate=10" for a policy of type uid. Others stay as they are.
+// Replaces the forms from before 2.8, whose meaning depends on the type: "start a {500} 10" is
+// "start a uid={500} rate=10" for a policy of type uid. Other forms are unchanged.
 RuleChange in_full(RuleChange change, FieldSet type);
 
-// What leads from one rule to the other; nothing stands for no rule. One change where that does,
-// which keeps the balances of its classes; else it is stopped and started.
+// The changes that turn one rule into the other; none stands for no rule. A single change if that
+// is enough, which keeps the balances of its classes; otherwise a stop and a start.
 std::vector<RuleChange> diff(const std::optional<RuleSpec>& from,
                              const std::optional<RuleSpec>& to);
-// EEXIST: start of one that is there. ENOENT: change of one that is not. EINVAL: the change is of
-// another rule.
+// EEXIST: start of an existing rule. ENOENT: change of a rule that does not exist. EINVAL: the
+// change is for another rule.
 Result<std::optional<RuleSpec>> merge(std::optional<RuleSpec> rule, const RuleChange& change);
 
-// What turns one list of rules into the other; nothing if that takes a restart, since a change of
-// default was taken back. A list has starts, oldest first, and changes of default. A rule of which
-// only limits differ is changed, so that its classes keep their balances.
+// The changes that turn one list of rules into the other; none if a restart is needed, because a
+// change of default was reverted. A list has starts, oldest first, and changes of default. A rule
+// of which only limits differ is changed, so that its classes keep their balances.
 std::optional<std::vector<RuleChange>> rule_changes(const std::vector<RuleChange>& before,
                                                     const std::vector<RuleChange>& after);
 

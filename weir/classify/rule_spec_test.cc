@@ -158,7 +158,7 @@ RC_GTEST_PROP(RuleSpecProperty, ReadsWhatItPrints, ()) {
   if (change.verb == Verb::kStop) change.keys = {};
   if (!with_keys({}, change.keys, Verb::kStart).check()) change.keys.burst_bytes.reset();
   if (!with_keys({}, change.keys, Verb::kStart).check()) change.keys.burst_ops.reset();
-  // Last: what is taken away above may have been all there was to change.
+  // Last, because the code above may have removed all keys of a change.
   if (change.verb == Verb::kChange && !can_change(change.keys)) change.keys.layer = 2;
   const auto again = parse_rule(print(change));
   if (!again) RC_FAIL(print(change) + ": " + again.error().message());
@@ -188,7 +188,7 @@ RC_GTEST_PROP(RuleSpecProperty, TheDifferenceLeadsToTheOther, ()) {
   RC_ASSERT(rule == to);
 }
 
-// The comparison bites: what is left out of a change is missed.
+// The comparison works: a key that is missing in a change is detected.
 TEST(RuleSpecProperty, ALostKeyIsFound) {
   const auto from = spec("start a jobid={a} rate=5"), to = spec("start a jobid={a} rate=6 burst=3");
   std::vector<RuleChange> changes = diff(from, to);

@@ -457,7 +457,7 @@ Result<void> EtcdCluster::check(const std::string& service, const RuleChange& ch
   });
 }
 
-// ---- what is asked ----
+// ---- requests ----
 
 // Adds the servers in etcd, and how long they have been away.
 void EtcdCluster::add_known(ClusterStatus& status) const {

@@ -19,7 +19,7 @@ using std::chrono::milliseconds;
 
 constexpr std::int64_t kLimit = 900 * kMilli;
 
-// A server's end without a server: says what it could use, and takes what it is given.
+// A member without a server: reports its demand and accepts its slices.
 struct Peer {
   explicit Peer(std::int64_t demand, std::uint64_t first_serial = 1)
       : slices(SliceTerms{}), member({.first_serial = first_serial, .payload = &slices}) {
@@ -84,7 +84,7 @@ TEST_F(ClusterLeaderTest, ASecondServerOfANameIsRefusedWhileTheFirstIsAlive) {
   const auto first = leader.greet(hello("b", 1), now);
   ASSERT_TRUE(first);
   EXPECT_EQ(leader.greet(hello("b", 2), now).error().code, std::errc::file_exists);
-  // The same server may come again at once, and keeps its number.
+  // The same server may reconnect at once, and keeps its number.
   const auto again = leader.greet(hello("b", 1), now);
   ASSERT_TRUE(again);
   EXPECT_EQ(again->id, first->id);
@@ -102,7 +102,7 @@ TEST_F(ClusterLeaderTest, AServerThatStartsAnewIsNobodyElse) {
   const auto second = leader.greet(hello("b", 2), now);
   ASSERT_TRUE(second);
   EXPECT_EQ(second->replaced, 0U);
-  // Its numbers begin again, which is no hindrance.
+  // Its serials start again, which is allowed for a new incarnation.
   Peer peer(100 * kMilli);
   peer.call(now);
   say(second->id, peer);
@@ -116,7 +116,7 @@ TEST_F(ClusterLeaderTest, CutsTheLimitByDemand) {
   const MemberId c = leader.greet(hello("c"), now)->id;
   Peer busy(900 * kMilli);
   Peer idle(0);
-  // The first to come has a round of its own before the other is there.
+  // The first member has rounds alone before the other joins.
   for (int turn = 0; turn < 10; ++turn) {
     if (!busy.member.is_calling()) busy.call(now);
     if (!idle.member.is_calling()) idle.call(now);
@@ -149,7 +149,7 @@ TEST_F(ClusterLeaderTest, ConnectedAreThoseThatWereHeardLately) {
   now += ClusterLeader::kSilence - milliseconds{1};
   peer.call(now);
   say(b, peer);
-  leader.ended(b, now);  // it may come again at once
+  leader.ended(b, now);  // it may reconnect at once
   now += ClusterLeader::kSilence - milliseconds{1};
   EXPECT_EQ(leader.connected(now), 2U);
   now += milliseconds{1};
@@ -184,7 +184,7 @@ TEST_F(ClusterLeaderTest, AMemberThatWasEvictedIsNotJoinedAndKeepsItsSliceUntilT
   };
   for (int i = 0; i < 20; ++i) round(true);
   EXPECT_TRUE(shown().is_joined);
-  // It says nothing from now on, and its stream stands.
+  // It sends nothing from now on, and its stream stays open.
   for (int i = 0; i < 15; ++i) round(false);
   EXPECT_FALSE(shown().is_joined);
   EXPECT_TRUE(shown().slices.at(0).is_leased) << "it may be using its slice still";
@@ -287,7 +287,7 @@ TEST_F(ClusterLeaderNames, WhoIsAwayIsReservedItsPartUntilItsNameIsGone) {
   EXPECT_EQ(counted("b"), 2U);
   EXPECT_GE(slice("b") + slice("c"), kLimit * 999 / 1000);
   ASSERT_EQ(leader.describe(now).members.size(), 2U);
-  // A newcomer like any other, though it is the same server.
+  // It joins as a new member, although it is the same server.
   come("d");
   for (int turn = 0; turn < 10; ++turn) round(leader);
   EXPECT_EQ(counted("b"), 3U);
@@ -300,7 +300,7 @@ TEST_F(ClusterLeaderNames, AServerThatHasStartedAndNotComeYetIsLeftItsPart) {
   EXPECT_EQ(counted("b"), 4U);
   EXPECT_LE(slice("b") + slice("c") + slice("d"), kLimit - kLimit / 40);
   EXPECT_GE(slice("b") + slice("c") + slice("d"), (kLimit - kLimit / 40) * 999 / 1000);
-  // Away, and it never was in the epochs: a name alone is no server.
+  // Away, and it never took part in epochs: it has only a name.
   leader.set_known({"b", "c", "d", "e"}, {"b", "c", "d"});
   for (int turn = 0; turn < 10; ++turn) round(leader);
   EXPECT_EQ(counted("b"), 3U);
@@ -311,7 +311,7 @@ TEST_F(ClusterLeaderNames, OneThatCameBackAsAnotherIsLeftItsPartUntilItSignals) 
   leader.set_known({"b", "c", "d"}, {"b", "c", "d"});
   go("d");
   for (int turn = 0; turn < 60; ++turn) round(leader);
-  ASSERT_TRUE(leader.greet(hello("d", 2), now));  // it says nothing more
+  ASSERT_TRUE(leader.greet(hello("d", 2), now));  // it sends nothing more
   for (int turn = 0; turn < 60; ++turn) round(leader);
   EXPECT_EQ(counted("b"), 3U);
   EXPECT_LE(slice("b") + slice("c"), kLimit - kLimit / 30);
@@ -321,7 +321,7 @@ TEST_F(ClusterLeaderNames, WhoIsInTheEpochsIsNotForgotten) {
   leader.set_known({"b"});
   for (int turn = 0; turn < 60; ++turn) round(leader);
   EXPECT_EQ(counted("b"), 3U);
-  // But when it is gone.
+  // But when its stream has ended.
   go("d");
   leader.set_known({"b", "c"});
   for (int turn = 0; turn < 60; ++turn) round(leader);
@@ -346,7 +346,7 @@ TEST_F(ClusterLeaderNames, ANewLeaderReservesForThoseThatHaveNamesOnly) {
     }
   }
   EXPECT_GE(slice("b") + slice("c"), kLimit * 999 / 1000);
-  // One that has a name and has not come is away.
+  // A server that has a name and has not joined is away.
   ClusterLeader third({.name = "a", .term = 5}, limits, now);
   third.set_known({"b", "c"});
   members["c"].is_there = false;

@@ -147,7 +147,7 @@ TEST_F(ClusterStateFileTest, AFolderThatIsNotThereIsToldAtTheStart) {
   EXPECT_NE(file.error().message().find("missing"), std::string::npos);
 }
 
-// What could not be written is in force all the same, and is written when there is room again.
+// A state that could not be written is still in effect, and is written when there is room again.
 TEST_F(ClusterStateFileTest, AWriteThatFailedIsRepeated) {
   auto file = ClusterStateFile::open(path_, "/weir");
   ASSERT_TRUE(file);

@@ -52,7 +52,7 @@ TEST_F(ConnectionsTest, AFloodOfNamesLeavesRoomForThoseThatAreRegistered) {
   }
   connections.greeted("b", 2, now);
   EXPECT_EQ(connections.count(now), 2U);
-  // When the flood is over others are kept again.
+  // After the flood other greetings are kept again.
   now += Connections::kFresh;
   connections.greeted("d", 4, now);
   connections.set_peers({{"a", 1, "A"}, {"d", 4, "D"}});

@@ -23,8 +23,8 @@ constexpr int kReconnectMaxMs = 1000;
 // and an abandoned one is wasted work. A longer time would exceed the detection of a network cut.
 constexpr int kConnectMs = 3000;
 constexpr int kUnacknowledgedMaxMs = 2000;
-// The pings themselves are not wanted, since an etcd or a server may reject too many, but the
-// TCP_USER_TIMEOUT that gRPC sets with them.
+// Pings are not needed, and an etcd or a server may reject too many; they are enabled because gRPC
+// then also sets TCP_USER_TIMEOUT.
 constexpr int kPingEveryMs = 3600 * 1000;
 
 // Of a connection to a server.

@@ -4,8 +4,8 @@
 // (weir/coordinate/group_epochs.h): a separate course of epochs, named after the service, beside
 // the course of slices. Turns are longer than the epochs of slices, and each service has its own.
 //
-//   GateEpochs --next_epoch--> EpochCourse --send(message)--> ... the leader, by this course
-//              <--callback----             <--receive(message)--
+//   TargetEpochs --next_epoch--> EpochCourse --send(message)--> ... the leader, by this course
+//                <--callback----             <--receive(message)--
 //
 // Without a leader a call fails at once with -ENOTCONN, so that the groups take turns locally.
 // Messages are sent within the call that creates them. Runs on the server's loop. Time is an

@@ -38,7 +38,7 @@ constexpr auto kDescribeTimeout = seconds{1};
 // Bound for letters that other servers can cause without limit: greetings and queries.
 constexpr std::size_t kLettersMax = 4096;
 
-// Streams of members and of those that have not said who they are.
+// Streams of members, and streams without a hello.
 constexpr std::size_t kPeersMax = kEpochMembersMax + 1024;
 
 EpochView view_of(const std::string& bytes) { return std::as_bytes(std::span(bytes)); }
@@ -190,7 +190,7 @@ class Transport final : public EpochTransport, private Epochs::CallbackService {
 
   std::list<std::unique_ptr<PeerStream>> peers_;
   std::map<MemberId, PeerStream*> streams_;  // of members, among peers_
-  Instant hello_by_ = kNever;                // the first of peers_ that are no members
+  Instant hello_by_ = kNever;                // the earliest deadline of peers_ that are not members
   SliceLimits limits_;
   std::optional<MemberNames> names_;
   MemberNames running_;
@@ -547,7 +547,7 @@ void Transport::pass_on(std::uint32_t term, const std::string& course,
   }
 }
 
-// ---- what there is to tell ----
+// ---- status ----
 
 // Another server asks this one.
 grpc::ServerUnaryReactor* Transport::Describe(grpc::CallbackServerContext* context,

@@ -44,7 +44,7 @@ class EpochTransport {
     std::string listen;             // ADDRESS:PORT
     std::string tls_directory;      // see credentials.h; empty: plain text
     SliceTerms terms = {};
-    // For the first message of a stream: whoever says nothing is no member.
+    // Time limit for the first message of a stream; a peer that sends none is not a member.
     Nanoseconds hello_time = std::chrono::seconds{10};
   };
   struct LinkState {

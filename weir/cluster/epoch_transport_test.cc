@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Streams over loopback, with peers of our own and with peers that break every rule.
+// Streams over loopback, with valid peers and with peers that violate the protocol.
 #include "weir/cluster/epoch_transport.h"
 
 #include <future>
@@ -20,7 +20,7 @@ namespace {
 using std::chrono::seconds;
 constexpr auto kStuck = seconds{60};
 
-// A transport whose own member is in its epochs.
+// A transport whose own member takes part in its epochs.
 class Node {
  public:
   explicit Node(const std::string& name, std::uint64_t incarnation = 1,
@@ -88,7 +88,7 @@ class Node {
 
 struct EpochTransportTest : ::testing::Test {
   EpochTransportTest() { leader.transport().lead(kTerm, EpochTransport::Before::kNobody, kNever); }
-  // What the leader says to a peer that sends these frames, in the end.
+  // The final status that the leader returns to a peer that sends these frames.
   grpc::Status status_for(const std::vector<Frame>& frames) { return status_of(leader, frames); }
   static grpc::Status status_of(const Node& node, const std::vector<Frame>& frames) {
     auto stub =
@@ -117,7 +117,7 @@ struct EpochTransportTest : ::testing::Test {
     frame.set_message(text);
     return frame;
   }
-  // A whole round of one member, as proof that all is well.
+  // A whole round of one member, to show that the transport still works.
   void expect_a_round(Node& node, std::uint64_t serial, const std::string& course = "") {
     std::size_t before = 0;
     {
@@ -188,7 +188,7 @@ TEST_F(EpochTransportTest, PeersThatBreakTheProtocolAreSentAwayAndTheOthersGoOn)
   expect_a_round(leader, 1);
 }
 
-// It would be held for ever: nothing else ends it.
+// Nothing else would end such a stream.
 TEST_F(EpochTransportTest, APeerThatSaysNothingIsSentAwayAndAMemberIsNot) {
   Node other("d", 1, std::chrono::milliseconds{200});
   other.transport().lead(kTerm, EpochTransport::Before::kNobody, kNever);
@@ -237,7 +237,7 @@ TEST(EpochTransport, ServersThatSeekCountThoseThatReachThem) {
   EXPECT_TRUE(count(b, 3));
   EXPECT_EQ(c.transport().connected(), 1U) << "the others do not reach it";
   a.transport().seek({});
-  for (int i = 0; i < 2; ++i) {  // when the second is answered what came before the first is done
+  for (int i = 0; i < 2; ++i) {  // when the second is answered, everything before the first is done
     std::promise<void> described;
     a.transport().describe([&](const EpochTransport::Description&) { described.set_value(); });
     described.get_future().get();

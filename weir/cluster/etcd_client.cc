@@ -46,7 +46,7 @@ Error error_of(const grpc::Status& status, const std::string& endpoint) {
               "check that more than half of the etcd nodes run"};
     case grpc::StatusCode::UNAUTHENTICATED:
     case grpc::StatusCode::PERMISSION_DENIED:
-    case grpc::StatusCode::INVALID_ARGUMENT:  // what it calls a wrong password
+    case grpc::StatusCode::INVALID_ARGUMENT:  // etcd's code for a wrong password
       return {std::errc::permission_denied, where, what,
               "check user and password_file in [cluster], and the role of the user in etcd"};
     case grpc::StatusCode::NOT_FOUND:

@@ -54,7 +54,7 @@ inline bool should_challenge(const Connectivity& connectivity) {
   return connectivity.connected >= 2;
 }
 
-// Whether a leader yields to a challenger with so many connections.
+// Whether a leader yields to a challenger with this many connections.
 inline bool should_yield(const Connectivity& connectivity, std::size_t challenger) {
   return challenger > connectivity.connected;
 }

@@ -22,7 +22,7 @@ using Kind = LockClient::Event::Kind;
 
 constexpr Nanoseconds kStuck = 60s;
 
-// Remembers what it was told, and waits for more.
+// Records its events, and can wait for more.
 class Told : public Listener {
  public:
   void lock_event(const LockClient::Event& event) override {
@@ -30,7 +30,7 @@ class Told : public Listener {
     events_.push_back(event);
     came_.notify_all();
   }
-  // The event of this number, from 0.
+  // The event with this number, from 0.
   LockClient::Event wait(std::size_t number) {
     std::unique_lock guard(mutex_);
     EXPECT_TRUE(came_.wait_for(guard, kStuck, [&] { return events_.size() > number; }));
@@ -91,7 +91,7 @@ class LockService : public testing::Test {
     std::ofstream(events) << "low 0\nhigh " << high << "\nmax 0\noom 0\noom_kill 0\n";
     return {.trigger = "", .events = events};
   }
-  // Asks the server until it is so.
+  // Queries the server until the condition holds.
   template <class Condition>
   bool becomes(Condition condition) {
     const auto end = std::chrono::steady_clock::now() + kStuck;
@@ -192,7 +192,7 @@ TEST_F(LockService, LocksAreKeptOverARestartAndFencesGrow) {
   service.reset();
   start();
   const auto b = connect();
-  // Granted after the grace period at the earliest, and here only when a lets go.
+  // Granted after the grace period at the earliest, and here only when a releases it.
   Told told;
   const auto waits = b->acquire("x", Mode::kExclusive, Client::OrWait::kWait, told);
   const auto other = b->take("y", Mode::kExclusive, kStuck);
@@ -336,7 +336,7 @@ TEST_F(LockService, AClientThatIsShortOfMemoryGivesAShareOfItsCacheBack) {
 }
 
 TEST_F(LockService, AServerThatIsShortOfMemoryLowersItsVolume) {
-  options.lock.server.pool.period = std::chrono::seconds{3600};  // nothing else moves it
+  options.lock.server.pool.period = std::chrono::seconds{3600};  // nothing else changes it
   options.pressure = fake_pressure(0);
   start();
   const auto client = connect();

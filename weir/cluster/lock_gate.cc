@@ -63,7 +63,7 @@ LockGate::LockGate(const LockGateOptions& options, std::uint64_t incarnation,
 }
 
 LockGate::~LockGate() {
-  target_.record(nullptr);  // what follows is not of its life
+  target_.record(nullptr);  // calls of the destructor are not recorded
   while (!links_.empty()) disconnect(links_.begin()->first, Instant::max());
 }
 

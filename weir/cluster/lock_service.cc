@@ -250,7 +250,7 @@ class LockService::Owner {
   std::unique_ptr<LockGate> gate_;
   host::MemoryPressure pressure_;
   absl::flat_hash_map<Stream*, std::unique_ptr<Stream>> streams_;
-  Ring<Stream, &Stream::newcomer> newcomers_;  // the first first
+  Ring<Stream, &Stream::newcomer> newcomers_;  // the oldest first
   absl::flat_hash_map<LockGate::Connection, Stream*> by_number_;
   LockGate::Connection numbers_ = 0;
   Instant now_{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Peers that keep to no rules. Whoever does is served beside them all the time.
+// Peers that violate the protocol. A valid client is served beside them all the time.
 #include "weir/cluster/lock_service.h"
 
 #include <filesystem>
@@ -24,7 +24,7 @@ namespace wire = lock::v1;
 
 constexpr Nanoseconds kStuck = 60s;
 
-// A stream without a client's manners.
+// A raw stream that can violate the protocol.
 class RudePeer {
  public:
   explicit RudePeer(const lock::ConnectOptions& to)
@@ -44,7 +44,7 @@ class RudePeer {
     made.set_replayed(true);
     return made;
   }
-  // As whom it is taken in, if it says that it is this client.
+  // The welcome that it gets if it claims to be this client.
   wire::Welcome claim(std::uint64_t client, const std::string& secret) {
     wire::ClientBatch made = hello();
     made.mutable_hello()->set_client(client);
@@ -56,7 +56,7 @@ class RudePeer {
     }
     return {};
   }
-  // The answer that tells of so many operations in all.
+  // Answers until they contain this many operations in total.
   std::vector<wire::ServerOp> ask(const wire::ClientBatch& batch, std::size_t answers) {
     EXPECT_TRUE(stream_->Write(batch));
     std::vector<wire::ServerOp> ops;
@@ -66,12 +66,12 @@ class RudePeer {
     }
     return ops;
   }
-  // What the server thinks of it.
+  // The status with which the server ends the stream.
   grpc::Status end(const wire::ClientBatch& batch) {
     stream_->Write(batch);
     return end();
   }
-  // The same of one that says nothing more.
+  // The same without another message.
   grpc::Status end() {
     wire::ServerBatch answer;
     while (stream_->Read(&answer)) last_ = answer;
@@ -128,7 +128,7 @@ class RudePeers : public testing::Test {
   std::string folder_;
 };
 
-// Another thread looks at the scheduler while requests pass it.
+// Another thread reads the scheduler while requests pass through it.
 TEST_F(RudePeers, TheSchedulerIsLookedAtBesideThem) {
   EXPECT_EQ(service->service(), "locks");
   std::uint64_t finished = 0;
@@ -165,8 +165,8 @@ TEST_F(RudePeers, WhoDoesNotSayHelloIsSentAway) {
   EXPECT_EQ(counters().broken_rules, 1U);
 }
 
-// It would be held for ever: nothing else ends it. One that has said hello may say nothing more
-// until its lease ends, as the decent one does here.
+// Nothing else would end such a stream. A client that has sent its hello may be silent until its
+// lease ends, as the valid client is here.
 TEST_F(RudePeers, WhoSaysNothingIsSentAway) {
   for (int i = 0; i < 2; ++i) EXPECT_EQ(RudePeer(to).end().error_message(), "expected a hello");
 }
@@ -240,7 +240,7 @@ TEST_F(RudePeers, AFloodIsRefusedPastItsBound) {
   EXPECT_GE(counters().too_many, refused);  // an answer may not have been read
 }
 
-// ---- who may ask what ----
+// ---- access ----
 
 TEST_F(RudePeers, ASessionIsNotTakenOverByItsNumber) {
   const std::uint64_t first = std::uint64_t{1} << 32 | 1;
@@ -253,7 +253,7 @@ TEST_F(RudePeers, ASessionIsNotTakenOverByItsNumber) {
     EXPECT_EQ(welcome.secret().size(), 16U);
   }
   EXPECT_EQ(counters().wrong_secrets, 3U);
-  // The owner's lock is its own, and its stream stands: nothing was lost (TearDown).
+  // The owner still has its lock, and its stream is open: nothing was lost (TearDown).
   EXPECT_EQ(service->view().at(0).granted, 1);
 }
 

@@ -63,7 +63,7 @@ class LockStateFiles : public testing::Test {
   }
   ~LockStateFiles() override { fs::remove_all(folder_); }
 
-  // A quote, so that a cure that does not quote names is found.
+  // With a quote character, so that a repair command that does not quote names is detected.
   std::string path() const { return folder_ + "/it's the state"; }
   std::string copy() const { return path() + ".copy"; }
   std::uint64_t start() const {
@@ -71,7 +71,7 @@ class LockStateFiles : public testing::Test {
     EXPECT_TRUE(begun) << begun.error().message();
     return begun ? begun->incarnation() : 0;
   }
-  // What an administrator pastes from the message of a server that did not start.
+  // The command that an administrator would paste from the error message.
   int run_cure() const {
     const auto refused = LockStateFile::begin(path());
     EXPECT_FALSE(refused);
@@ -152,7 +152,7 @@ TEST_F(LockStateFiles, OfTwoTheLargerNumberCounts) {
   fs::copy_file(path(), path() + ".old");
   start();
   start();
-  // An old file that was put back does not lead back.
+  // A restored old file does not lower the number.
   fs::copy_file(path() + ".old", path(), fs::copy_options::overwrite_existing);
   EXPECT_EQ(start(), 4U);
   fs::remove(copy());

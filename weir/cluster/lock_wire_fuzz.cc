@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// No bytes of a peer may crash the lock service or its clients. The first byte says who is spoken
-// to: batches for a server go on to one that knows a client already, batches for a client to one
-// that holds a lock and waits for another. What was understood is said again in the same words.
+// No bytes of a peer may crash the lock service or its clients. The first byte selects the
+// receiver: a server that already knows a client, or a client that holds a lock and waits for
+// another. A message that was accepted must encode to the same message again.
 #include <cstddef>
 #include <cstdint>
 

@@ -516,7 +516,7 @@ void EtcdMembership::note(const Result<void>& turned) {
   was_joined_ = true;
 }
 
-// ---- what is asked ----
+// ---- requests ----
 
 void EtcdMembership::ask(std::function<Result<void>()> carry_out, const Answer& answer) {
   if (letters_.put_always({std::move(carry_out), answer})) return;

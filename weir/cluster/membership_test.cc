@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An etcd that is not there: whoever asks is answered, once, whenever it ends. What etcd answers is
-// the matter of tests/cluster.
+// Without an etcd: each call is answered once, whenever the membership stops. tests/cluster covers
+// answers of etcd.
 #include "weir/cluster/membership.h"
 
 #include <atomic>

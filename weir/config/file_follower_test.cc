@@ -17,7 +17,7 @@ using Lines = std::vector<std::string>;
 
 constexpr const char* kRefused = "the configuration was not changed";
 
-// Nobody connects.
+// No client connects.
 const auto kProtocol = serve::add_protocol(
     {.name = "none", .help = "", .begin = [](serve::SessionPort&) { return nullptr; }},
     serve::Standard::kYes);

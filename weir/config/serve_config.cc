@@ -16,6 +16,7 @@
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
 #include "weir/classify/command.h"
+#include "weir/classify/plain_rates.h"
 #include "weir/classify/rule_list.h"
 #include "weir/config/slurm.h"
 #include "weir/config/toml_table.h"
@@ -54,8 +55,8 @@ const std::array<Part, 13>& parts() {
       {"groups", {"length", "quiesce", "quiet_max"}},
       {"group", {"name", "nids", "length"}},
       {"service",
-       {"name", "policy", "rules", "adaptive", "capacity", "slots", "hp_slots", "period", "cost",
-        "classes"}},
+       {"name", "policy", "rules", "adaptive", "capacity", "slots", "hp_slots", "latency_target",
+        "period", "cost", "classes"}},
       {"export",
        {"name", "store", "size", "direct", "force", "read_only", "description", "service",
         "block_min", "block_preferred", "block_max"}},
@@ -77,7 +78,7 @@ void refuse_with(const TomlTable& table, TomlPlace at, std::string_view what, co
                        error.hint);
 }
 
-// A text of at most so many bytes without NUL bytes, as system calls require.
+// A text of at most this many bytes, without NUL bytes, as system calls require.
 std::string bounded_text(const TomlTable& table, std::string_view key, std::size_t most) {
   std::string text = table.text(key, "");
   if (text.size() > most) {
@@ -117,7 +118,7 @@ bool has_room(const TomlTable& table, const List& list, std::size_t most) {
   return false;
 }
 
-// ---- the tables that are there once ----
+// ---- tables that occur once ----
 
 void read_listen(const TomlTable& table, ServeOptions& options) {
   for (const TomlTable::Item& item : table.texts("listen")) {
@@ -142,7 +143,7 @@ void read_threads(const TomlTable& table, ServeOptions& options) {
   if (!value) return;
   const auto* const number = value->as<std::int64_t>();
   const auto threads = serve::parse_threads(number != nullptr ? fmt::format("{}", *number)
-                                                              : table.text("threads", "1"));
+                                                              : table.text("threads", "auto"));
   if (threads) {
     options.threads = *threads;
   } else {
@@ -285,11 +286,13 @@ void read_lock(const TomlTable& table, serve::LockOptions& lock) {
                  checked.error().hint);
   }
   lock.policy = table.text("policy", lock.policy);
-  for (const TomlTable::Item& item : table.texts("rules")) lock.rules.push_back(item.text);
+  for (const TomlTable::Item& item : table.texts("rules")) {
+    lock.rules.push_back(with_plain_rates(item.text));
+  }
   lock.insecure = table.flag("insecure", false);
 }
 
-// ---- the tables of which there may be many ----
+// ---- tables that may occur several times ----
 
 void read_nodemap(const TomlTable& table, ServeOptions& options) {
   if (!has_room(table, options.nodemaps, Bounds::kNodemapsMax)) return;
@@ -404,10 +407,11 @@ void read_rules(const TomlTable& table, const ServeOptions& options,
                    "rules require the policy tbf");
       return;
     }
-    if (const auto applied = trial.apply(item.text); !applied) {
+    const std::string rule = with_plain_rates(item.text);
+    if (const auto applied = trial.apply(rule); !applied) {
       refuse_with(table, item.at, fmt::format("rule {}", number), applied.error());
     }
-    service.rules.push_back(item.text);
+    service.rules.push_back(rule);
   }
 }
 
@@ -434,6 +438,27 @@ void read_capacity(const TomlTable& table, serve::ServiceOptions& service) {
   }
 }
 
+void read_slots(const TomlTable& table, serve::ServiceOptions& service) {
+  const auto given = table.get("slots");
+  const auto* word = given ? given->as<std::string>() : nullptr;
+  const bool is_auto = word != nullptr && *word == "auto";
+  if (is_auto) {
+    service.slots = serve::kSlotsAuto;
+  } else if (given) {
+    service.slots = table.small("slots", serve::kSlotsDefault, 1, Bounds::kSlotsMax);
+  }
+  service.hp_slots = table.small("hp_slots", 0, 0, Bounds::kSlotsMax);
+  const std::uint32_t slots =
+      is_auto ? Bounds::kSlotsMax : service.slots.value_or(serve::kSlotsDefault);
+  if (service.hp_slots >= slots) {
+    table.refuse("hp_slots", fmt::format("must be less than slots, which is {}", slots));
+  }
+  if (!table.has("latency_target")) return;
+  service.latency_target = table.time("latency_target", Bounds::kLatencyTargetMin,
+                                      Bounds::kLatencyTargetMin, Bounds::kLatencyTargetMax);
+  if (!is_auto) table.refuse("latency_target", "needs slots = \"auto\"");
+}
+
 void read_service(const TomlTable& table, ServeOptions& options) {
   if (!has_room(table, options.services, Bounds::kServicesMax)) return;
   serve::ServiceOptions service;
@@ -447,11 +472,7 @@ void read_service(const TomlTable& table, ServeOptions& options) {
   service.adaptive = kAdaptives.at(
       table.word("adaptive", static_cast<std::size_t>(service.adaptive), {"off", "on", "paper"}));
   read_capacity(table, service);
-  service.slots = table.small("slots", service.slots, 1, Bounds::kSlotsMax);
-  service.hp_slots = table.small("hp_slots", 0, 0, Bounds::kSlotsMax);
-  if (service.hp_slots >= service.slots) {
-    table.refuse("hp_slots", fmt::format("must be less than slots, which is {}", service.slots));
-  }
+  read_slots(table, service);
   service.classes =
       table.small("classes", service.classes, Bounds::kClassesMin, Bounds::kClassesMax);
   if (table.has("period")) {

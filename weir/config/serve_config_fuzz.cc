@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// No text may crash the reader of configuration files. What is refused names its place in the file;
-// what is accepted can be planned against itself, against nothing and back, and never asks for a
-// change when nothing was edited.
+// No text may crash the parser of configuration files. An error names its position in the file; an
+// accepted file can be planned against itself, against an empty one and back, and no change is
+// planned if nothing was edited.
 #include <cstddef>
 #include <cstdint>
 #include <string>

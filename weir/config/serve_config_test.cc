@@ -115,7 +115,7 @@ store = "device:/dev/sdb"
 force = true
 )";
 
-// The other keys of its table, apart so that what is told by line above stays where it is.
+// The other keys of its table, separate so that the line numbers in messages above do not change.
 constexpr const char* kEveryKeyOfSlurm = R"([jobs]
 slurm = true
 job_pattern = "%j.%u"
@@ -125,6 +125,8 @@ squeue = "/opt/squeue"
 
 constexpr const char* kEveryKeyOfNfs = R"([[service]]
 name = "home"
+slots = "auto"
+latency_target = "20ms"
 [[nfs]]
 name = "gateway"
 listen = ["10.0.0.1", ":2050"]
@@ -141,7 +143,7 @@ std::vector<std::string> mistakes_of(const std::string& text) {
   return messages;
 }
 
-// The one message about the file above with a part exchanged.
+// The only message about the file above with a part replaced.
 std::string refused(const std::string& part, const std::string& by) {
   std::string text = kEveryKey;
   EXPECT_NE(text.find(part), std::string::npos) << part;
@@ -239,7 +241,7 @@ TEST(ServeConfig, ReadsEveryKeyOfServicesAndExports) {
   EXPECT_TRUE(serve::check(options));
 }
 
-// A key that is not read, or read into nothing, would leave the options as they are without it.
+// A key that is not read, or has no effect, would leave the options unchanged.
 TEST(ServeConfig, EveryKeyHasAnEffect) {
   std::set<std::string> tried;
   for (const std::string text : {kEveryKey, kEveryKeyOfDevices, kEveryKeyOfSlurm, kEveryKeyOfNfs}) {
@@ -277,6 +279,19 @@ TEST(ServeConfig, AGatewayNeedsAServerAndAnAddress) {
                                       "server"}));
   EXPECT_EQ(mistakes_of("[[nfs]]\nlisten = [':1']\nserver = 'a'\nmax_wait = '1h'\n").size(), 1U);
   EXPECT_EQ(mistakes_of("[[nfs]]\nlisten = [':1']\nserver = 'a'\nservice = 'b'\n").size(), 1U);
+}
+
+TEST(ServeConfig, SlotsAreSearchedForIfAsked) {
+  EXPECT_EQ(parsed("[[service]]\n").services[0].slots, std::nullopt);
+  EXPECT_EQ(parsed("[[service]]\nslots = 'auto'\n").services[0].slots, serve::kSlotsAuto);
+  EXPECT_EQ(parsed("[[service]]\nslots = 7\n").services[0].slots, 7U);
+  EXPECT_EQ(
+      parsed("[[service]]\nslots = 'auto'\nlatency_target = '5ms'\n").services[0].latency_target,
+      milliseconds{5});
+  EXPECT_EQ(mistakes_of("[[service]]\nslots = 'many'\n").size(), 1U);
+  EXPECT_EQ(mistakes_of("[[service]]\nslots = 4\nlatency_target = '5ms'\n").size(), 1U);
+  EXPECT_EQ(mistakes_of("[[service]]\nslots = 'auto'\nlatency_target = '0s'\n").size(), 1U);
+  EXPECT_EQ(mistakes_of("[[service]]\nslots = 'auto'\nlatency_target = '2min'\n").size(), 1U);
 }
 
 TEST(ServeConfig, TcpWithoutATokenIsRefused) {
@@ -386,8 +401,8 @@ TEST(ServeConfig, SaysWhatAKeyMustBe) {
 }
 
 TEST(ServeConfig, RefusesAddressesThatAreNone) {
-  EXPECT_EQ(refused("\"[::1]:10809\"", "\"localhost:10809\""),
-            "f:2:30: server: listen: 'localhost:10809' contains no valid IPv4 address; expected "
+  EXPECT_EQ(refused("\"[::1]:10809\"", "\"myhost:10809\""),
+            "f:2:30: server: listen: 'myhost:10809' contains no valid IPv4 address; expected "
             "ADDRESS:PORT such as 127.0.0.1:10809, [::1]:10809 or :10809, or unix:PATH");
   EXPECT_EQ(refused("\"[::1]:10809\"", "\"127.0.0.1:10810\""),
             "f:2:30: server: listen contains '127.0.0.1:10810' twice");
@@ -619,7 +634,6 @@ TEST(ServeConfigLock, WhatWouldNotBeSafeIsRefused) {
   EXPECT_NE(refused("listen = \"10.0.0.1:5\"", "listen = \"nowhere:x\"").find("lock"),
             std::string::npos);
   ServeOptions options = parsed(kEveryKey);
-  options.trace_file.clear();  // there are groups
   EXPECT_TRUE(serve::check(options));
   options.lock.rules = {"start a jobid={a} rate=none"};
   EXPECT_FALSE(serve::check(options));
@@ -629,7 +643,7 @@ TEST(ServeConfigLock, WhatWouldNotBeSafeIsRefused) {
   EXPECT_FALSE(serve::check(options));
 }
 
-// ---- the file, the manual and the example say the same ----
+// ---- the file, the manual and the example agree ----
 
 std::string document(const std::string& name) {
   const auto text = host::read_file(WEIR_DOCS "/" + name);
@@ -637,7 +651,7 @@ std::string document(const std::string& name) {
   return text ? *text : "";
 }
 
-// "table.key" of each line "key = ..." below a "[table]"; what is commented out too.
+// "table.key" of each line "key = ..." below a "[table]", including commented ones.
 std::set<std::string> keys_of_example(const std::string& text) {
   std::set<std::string> keys;
   std::string table;
@@ -721,7 +735,7 @@ TEST(ServeConfigDocuments, TheExampleWithAllItsExamplesCanBeServed) {
 
 class ServeConfigFile : public ::testing::Test {
  protected:
-  // Tests may run beside each other.
+  // Tests may run at the same time.
   void SetUp() override {
     path_ = ::testing::TempDir() + "serve_config_test." +
             ::testing::UnitTest::GetInstance()->current_test_info()->name();

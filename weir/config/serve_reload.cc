@@ -104,13 +104,14 @@ class Plan {
   }
 
   void plan_service(const ServiceOptions& old, const ServiceOptions& service) {
-    const auto& [name, policy, rules, more_rules, adaptive, capacity, slots, hp_slots, period, cost,
-                 classes] = service;
+    const auto& [name, policy, rules, more_rules, adaptive, capacity, slots, hp_slots,
+                 latency_target, period, cost, classes] = service;
     const std::string called = "service " + quote(name);
     restart_if(old.policy != policy, called + ": policy");
     restart_if(old.adaptive != adaptive, called + ": adaptive");
     restart_if(old.slots != slots, called + ": slots");
     restart_if(old.hp_slots != hp_slots, called + ": hp_slots");
+    restart_if(old.latency_target != latency_target, called + ": latency_target");
     restart_if(old.period != period, called + ": period");
     restart_if(old.cost != cost, called + ": cost");
     restart_if(old.classes != classes, called + ": classes");

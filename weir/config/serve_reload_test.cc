@@ -114,6 +114,10 @@ TEST(ServeReload, WhatWasBoundOrBuiltAtTheStartWaitsForTheNext) {
       EXPECT_TRUE(reload.changes.empty() && reload.services.empty()) << text;
     }
   }
+  EXPECT_EQ(
+      plan("[[service]]\nslots = 'auto'", "[[service]]\nslots = 'auto'\nlatency_target = '1ms'")
+          .restart,
+      Texts{"service 'ost_io': latency_target"});
   EXPECT_EQ(plan("[[export]]\nname = 'e'\nstore = 'memory:1MiB'",
                  "[[export]]\nname = 'e'\nstore = 'memory:2MiB'")
                 .restart,
@@ -136,7 +140,7 @@ TEST(ServeReload, TheShapeOfAShapedStoreChangesAtOnce) {
   }
 }
 
-// What waits for the next start is compared again each time, with what runs.
+// Keys that need a restart are compared with the running options in every reload.
 TEST(ServeReload, WhatIsReachedIsWhatThePlanHasChanged) {
   const ServeOptions before = parsed(
       "[server]\nconnections = 10\n[[service]]\nrules = ['start a jobid={a}']\n"
@@ -268,7 +272,7 @@ class ServeReloadProperty : public ::testing::Test {
   static Texts draw(Rng& rng, bool plain) {
     Texts texts;
     std::vector<char> names = {'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'};
-    std::vector<char> both;  // what others can be ranked before
+    std::vector<char> both;  // rules that others can be ranked before
     while (!names.empty() && rng.below(8) != 0) {
       const auto which = static_cast<std::ptrdiff_t>(rng.below(names.size()));
       const char name = names[static_cast<std::size_t>(which)];

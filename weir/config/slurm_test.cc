@@ -54,7 +54,7 @@ TEST(Slurm, PartsOfAHeterogeneousJobAreAddedUp) {
   EXPECT_EQ(*read, (Sizes{{"20", 4}}));
 }
 
-// Job 7 has n1 to n4, 8 and 9 share n5, and 10 names its host in the way of 24.05.
+// Job 7 has n1 to n4, 8 and 9 share n5, and 10 names its host in the format of 24.05.
 constexpr const char* kHosts = R"({"jobs":[
   {"job_id":7,"node_count":4,"job_state":"RUNNING","nodes":"n[1-4]"},
   {"job_id":8,"node_count":1,"job_state":"RUNNING","nodes":"n5"},
@@ -71,7 +71,7 @@ TEST(Slurm, HostsSayWhoseAnIdIs) {
   EXPECT_EQ(sizes("%e.%H", {"dd.n1", "dd.n2", "dd.n3", "dd.n4"}).jobs,
             (Sizes{{"dd.n1", 1}, {"dd.n2", 1}, {"dd.n3", 1}, {"dd.n4", 1}}));
   EXPECT_EQ(sizes("%e.%H", {"dd.n1"}).jobs, (Sizes{{"dd.n1", 4}}));
-  // A program with dots, a whole name, a number and a user besides.
+  // A program with dots, a full host name, and a number and a user in addition.
   EXPECT_EQ(sizes("%e.%H", {"a.out.n2"}).jobs, (Sizes{{"a.out.n2", 4}}));
   EXPECT_EQ(sizes("%h:%e", {"big.site:x"}).jobs, (Sizes{{"big.site:x", 2}}));
   EXPECT_EQ(sizes("%H.%u", {"n3.1000"}).jobs, (Sizes{{"n3.1000", 4}}));
@@ -83,7 +83,7 @@ TEST(Slurm, HostsThatAreSharedOrUnknownCountOneNodeAndAreCounted) {
   EXPECT_EQ(read.jobs, (Sizes{{"dd", 1}, {"dd.n1", 4}, {"dd.n5", 1}, {"dd.n77", 1}}));
   EXPECT_EQ(read.shared, 1U);
   EXPECT_EQ(read.unknown, 2U);
-  // The number settles whose a shared host's is.
+  // The number identifies the job on a shared host.
   EXPECT_EQ(sizes("%j@%H", {"8@n5"}).shared, 0U);
 }
 

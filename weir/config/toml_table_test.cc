@@ -11,7 +11,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// The messages that reading a text with the keys "name", "size", "slots" leaves.
+// The messages after reading a text with the keys "name", "size", "slots".
 std::vector<std::string> mistakes_of(const std::string& text,
                                      const std::function<void(const TomlTable&)>& read) {
   const auto document = parse_toml(text, "f");

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Journal x reload x policies x full disk x kill, against a specification that is written the plain
-// way: the rules in force are those of the file, of the command line and of all commands that were
-// confirmed, applied one after the other, as far as the type of the policy has their fields.
-// Temporary commands count until the policy or the server ends. Each step says beforehand whether
-// it is to be confirmed. With processes and a real disk: tests/control/kept_test.py.
+// Journal x reload x policies x full disk x kill, compared with a simple specification: the active
+// rules are those of the file, of the command line and of all confirmed commands, applied one after
+// the other, if the type of the policy has their fields. Temporary commands count until the policy
+// or the server ends. Each step predicts whether it is confirmed. With processes and a real disk:
+// tests/control/kept_test.py.
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -26,7 +26,7 @@
 namespace weir::control {
 namespace {
 
-// Nobody connects.
+// No client connects.
 const auto kProtocol = serve::add_protocol(
     {.name = "none", .help = "", .begin = [](serve::SessionPort&) { return nullptr; }},
     serve::Standard::kYes);
@@ -72,7 +72,7 @@ bool has(SpecList list, const std::string& name) {
   return name == "default" || place_of(list, name) != list.end();
 }
 
-// As far as it goes: a rank that is not there any more does not count.
+// A rank that names a rule which no longer exists is ignored.
 void apply_to(SpecList& list, const SpecCommand& command) {
   auto place = place_of(list, command.rule.name);
   if (command.verb == "stop") {
@@ -99,7 +99,7 @@ void apply_to(SpecList& list, const SpecCommand& command) {
 
 struct Spec {
   SpecList file, command_line;        // in the order they are started
-  std::vector<SpecCommand> commands;  // that count now
+  std::vector<SpecCommand> commands;  // that are in effect
   std::string kept_policy = "tbf jobid", policy = "tbf jobid";
   std::map<std::string, std::uint64_t> jobs;
   bool is_full = false;
@@ -136,7 +136,7 @@ struct Spec {
       if (command.verb == "change" && !has(one, command.rule.name)) return false;
       if (!command.rank.empty() && !has(one, command.rank)) return false;
     }
-    // The journal is not needed to stop what would not be there.
+    // Stopping a rule that would not exist after a restart needs no record.
     const bool is_written =
         command.is_kept && (command.verb != "stop" || has(list(false), command.rule.name));
     return !is_written || !is_full;
@@ -222,7 +222,7 @@ class World {
   Texts disk;  // records
   std::function<void()> when_written;
   bool is_full = false;
-  bool forgets = false;  // what it has confirmed
+  bool forgets = false;  // confirmed records
 
  private:
   static Texts texts_of(const SpecList& rules) {
@@ -296,7 +296,7 @@ SpecCommand random_command(Rng& rng) {
   return command;
 }
 
-// All jobid, as the policy of the file says.
+// All rules match jobid, the type of the policy in the file.
 SpecList random_file(Rng& rng) {
   SpecList file;
   for (int i = 0; i < 3; ++i) {
@@ -315,7 +315,7 @@ class Model {
     world_.start(spec_.file, spec_.command_line);
   }
 
-  // What it did, for a message.
+  // Returns what it did, for a message.
   std::string step() {
     switch (rng_.below(12)) {
       case 0:
@@ -336,7 +336,7 @@ class Model {
         return command();
     }
   }
-  // Where server and specification differ; empty: nowhere.
+  // The difference between server and specification; empty: none.
   std::string difference() {
     const auto print = [](const Texts& lines) {
       std::string text;
@@ -371,7 +371,7 @@ class Model {
   }
   std::string reload() {
     const SpecList file = random_file(rng_);
-    // Rules of the file's names that are not the file's are in the way of some edits.
+    // Rules with names of the file that come from elsewhere prevent some edits.
     const bool is_plain = std::all_of(
         spec_.commands.begin(), spec_.commands.end(),
         [](const SpecCommand& one) { return one.verb != "start" || one.rule.name[0] != 'f'; });
@@ -437,7 +437,7 @@ TEST(ChangeQueueProperty, WhatIsListedIsWhatARestartShows) {
   EXPECT_GT(refused, confirmed / 4) << "and some do not";
 }
 
-// As the cluster does, which waits for nobody.
+// As the cluster does, which does not wait.
 TEST(ChangeQueue, ANameThatIsTakenWhileItIsWrittenIsNotStartedByTheNextStart) {
   World world;
   const SpecList file = {{.name = "f0", .field = "jobid", .rate = 1}};
@@ -457,7 +457,7 @@ TEST(ChangeQueue, ANameThatIsTakenWhileItIsWrittenIsNotStartedByTheNextStart) {
   EXPECT_EQ(effective_records(world.disk).size(), 1U);
 }
 
-// A disk that confirms what it does not keep is found out by the first kills.
+// A disk that confirms writes and loses them is detected after the first kills.
 TEST(ChangeQueueProperty, TheComparisonFindsADiskThatForgets) {
   std::string found;
   for (std::uint64_t seed = 1; seed <= 20 && found.empty(); ++seed) {

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fnmatch.h>
 
+#include "weir/control/audit.h"
 #include "weir/control/change.h"
 #include "weir/control/snapshot.h"
 #include "weir/serve/event_log.h"
@@ -156,9 +157,11 @@ void ChangeQueue::carry_out_group(const GroupPtr& group) {
       [this, group](serve::Server& server) {
         for (Item& one : group->items) {
           if (one.is_off()) continue;
+          one.before = state_for(server, one.item.change);
           auto outcomes = carry_out(server, one.item, moment_at(server.now()));
           one.has_failed = failure_of(outcomes).has_value();
           if (!one.has_failed) ++generation_;
+          one.after = state_for(server, one.item.change);
           if (!one.item.is_for_locks) one.tried.outcomes.clear();
           one.tried.outcomes.insert(one.tried.outcomes.begin(), outcomes.begin(), outcomes.end());
         }
@@ -196,11 +199,22 @@ void ChangeQueue::take_back(const GroupPtr& group) {
   });
 }
 
+void ChangeQueue::note(const Item& one, std::uint64_t generation) const {
+  AuditEntry entry = audit_entry(one.item.change);
+  entry.who = one.of->request.who;
+  entry.before = one.before;
+  entry.after = one.after;
+  entry.generation = name_of(generation);
+  if (const auto failed = failure_of(one.tried.outcomes)) entry.error = failed->message();
+  serve::EventLog::say(audit_line(entry));
+}
+
 void ChangeQueue::finish_group(Group& group) {
   for (Item& one : group.items) {
     Waiting& of = *one.of;
     ++of.next;
     if (of.answer.is_stale) continue;
+    note(one, group.generation);
     auto& outcomes = one.tried.outcomes;
     std::move(outcomes.begin(), outcomes.end(), std::back_inserter(of.answer.outcomes));
   }

@@ -30,7 +30,7 @@
 #include <vector>
 
 #include "weir/base/result.h"
-#include "weir/control/api.h"
+#include "weir/control/change_request.h"
 #include "weir/control/change_trial.h"
 #include "weir/control/params.h"
 #include "weir/serve/server.h"
@@ -99,6 +99,8 @@ class ChangeQueue {
     Tried tried = {};
     bool is_refused = false;
     bool has_failed = false;  // was written, but could not be applied
+    std::string before = {};  // the state that it concerns, for the audit log
+    std::string after = {};
 
     bool is_off() const { return is_refused || of->answer.is_stale; }
   };
@@ -118,6 +120,7 @@ class ChangeQueue {
   void carry_out_group(const GroupPtr& group);
   void take_back(const GroupPtr& group);
   void finish_group(Group& group);
+  void note(const Item& one, std::uint64_t generation) const;
   void give_up(const Error& error);
 
   Host host_;

@@ -94,7 +94,7 @@ TEST(Change, TheSameIsKeptOnce) {
 
 using serve::KeptRules;
 
-// A Gate with the rules that changes made of it.
+// A Gate, and the rules that result from changes.
 struct Ruled {
   Ruled() { EXPECT_TRUE(write_nrs_policies(target, "tbf jobid", {})); }
   bool apply(const Change& change) {
@@ -121,7 +121,7 @@ std::string listing_after_restart(const std::vector<Change>& changes) {
   return ruled.listing();
 }
 
-// Whatever was done, what is left of it does the same.
+// Whatever changes were made, the remaining records have the same effect.
 TEST(ChangeProperty, WhatIsLeftMakesTheSameRules) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     Rng rng(seed);
@@ -151,7 +151,7 @@ TEST(ChangeProperty, WhatIsLeftMakesTheSameRules) {
                  .target = policy_path("ost_io"),
                  .value = rng.below(2) == 0 ? "tbf jobid" : "fifo"};
       }
-      // Only what was applied is ever journalled.
+      // Only applied changes are journalled.
       if (ruled.apply(one)) done.push_back(one);
     }
     EXPECT_EQ(listing_after_restart(effective_of(done)), ruled.listing()) << "seed " << seed;

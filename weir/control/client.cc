@@ -161,7 +161,7 @@ Result<ControlAnswer> ControlClient::ask(std::string_view method, std::string_vi
   const int code = json.contains("errno") && json["errno"].is_number_integer()
                        ? json["errno"].get<int>()
                        : (answer->status == 404 ? ENOENT : EINVAL);
-  return fail(static_cast<std::errc>(code), text("where"), text("error"), text("hint"));
+  return fail(static_cast<std::errc>(code), text("where"), text("detail"), text("hint"));
 }
 
 }  // namespace weir::control

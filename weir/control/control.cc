@@ -17,16 +17,23 @@
 
 #include "weir/base/quote.h"
 #include "weir/control/api.h"
+#include "weir/control/api_path.h"
+#include "weir/control/audit.h"
 #include "weir/control/change.h"
 #include "weir/control/change_queue.h"
+#include "weir/control/change_request.h"
 #include "weir/control/change_trial.h"
+#include "weir/control/cluster_json.h"
 #include "weir/control/embedded.h"
+#include "weir/control/explain.h"
 #include "weir/control/job_sizes.h"
 #include "weir/control/lock_params.h"
 #include "weir/control/metrics.h"
 #include "weir/control/params.h"
+#include "weir/control/problem.h"
 #include "weir/control/records.h"
 #include "weir/control/snapshot.h"
+#include "weir/control/snapshot_json.h"
 #include "weir/host/clock.h"
 #include "weir/schedule/policy_kinds.h"
 #include "weir/serve/event_log.h"
@@ -66,7 +73,7 @@ ParamOutcome not_found(const std::string& pattern, const std::string& value = {}
       pattern, pattern, value, {std::errc::no_such_file_or_directory, pattern, "not found", {}}};
 }
 
-// Which rule a class is under, and why, as RuleList::explain says it.
+// The rule of a class and the reason, as returned by RuleList::explain.
 std::string reason_of(const Target& target, const Attributes& key) {
   const RuleView* const rules = target.rules(Head::kRegular);
   if (rules == nullptr) return policies_with_rules() + " is not active";
@@ -103,6 +110,7 @@ class HttpControl final : public Control {
     changes_.change_elsewhere(change);
   }
   void changed() override { ++shown_changes_; }
+  void set_tokens(std::vector<Token> tokens) override { http_->set_tokens(std::move(tokens)); }
   std::uint16_t tcp_port() const override { return http_->tcp_port(); }
 
  private:
@@ -110,7 +118,7 @@ class HttpControl final : public Control {
   using WithSnapshot = std::function<void(const Result<const Snapshot*>&)>;
   Result<void> replay();
   void answer(const HttpRequest& request, const Reply& reply);
-  bool answer_plain(const HttpRequest& request, const Reply& reply);
+  bool answer_plain(const HttpRequest& request, bool reads, const Reply& reply);
   void get(const HttpRequest& request, const Reply& reply);
   void read_params_of(const HttpRequest& request, const Reply& reply);
   void explain(const HttpRequest& request, const Reply& reply);
@@ -169,7 +177,7 @@ class HttpControl final : public Control {
   std::atomic<std::uint64_t> shown_changes_ = 0;  // changes that readers must see
   std::uint64_t shot_changes_ = 0;
   WaitHistory history_;
-  Metrics metrics_;
+  Metrics metrics_{version_};
   JobSizes jobs_;                     // that were set here
   std::vector<Change> lock_changes_;  // of the journal
 };
@@ -263,23 +271,34 @@ HttpControl::~HttpControl() {
 // ---- answering ----
 
 void HttpControl::answer(const HttpRequest& request, const Reply& reply) {
-  if (answer_plain(request, reply)) return;
-  if (!request.is_authorized) {
+  const bool reads = request.method == "GET" || request.method == "HEAD";
+  if (answer_plain(request, reads, reply)) return;
+  if (request.access == Access::kNone) {
     return reply(error_response(401, "a token is required", "send Authorization: Bearer TOKEN"));
   }
+  const std::string_view allowed = allowed_methods(request.path);
+  if (allowed.empty()) {
+    return reply(error_response(404, "no path " + quote(request.path), "see weir-api(7)"));
+  }
+  if (!is_allowed(request.method, allowed)) return reply(method_response(request.method, allowed));
+  if (!reads && request.access != Access::kWrite) {
+    return reply(error_response(403, "this token may only read", "use one with the role write"));
+  }
   if (answer_of_cluster(request, reply)) return;
-  const bool reads = request.method == "GET" || request.method == "HEAD";
   reads ? get(request, reply) : change(request, reply);
 }
 
-bool HttpControl::answer_plain(const HttpRequest& request, const Reply& reply) {
+bool HttpControl::answer_plain(const HttpRequest& request, bool reads, const Reply& reply) {
   for (const PageFile& file : kPage) {
     if (request.path != file.path) continue;
+    if (!reads) return reply(method_response(request.method, "GET, HEAD")), true;
     const auto text = find_embedded(embedded_files(), file.file);
     reply(text ? HttpResponse{.body = std::string(*text), .type = std::string(file.type)}
                : error_response(404, "this build does not include the page"));
     return true;
   }
+  const bool is_health = request.path == "/healthz" || request.path == "/readyz";
+  if (is_health && !reads) return reply(method_response(request.method, "GET, HEAD")), true;
   if (request.path == "/healthz") {
     reply({.body = "{\"status\":\"ok\"}\n"});
     return true;
@@ -295,6 +314,10 @@ bool HttpControl::answer_plain(const HttpRequest& request, const Reply& reply) {
 
 void HttpControl::get(const HttpRequest& request, const Reply& reply) {
   if (request.path == "/v1/events") return reply({.is_stream = true});
+  if (request.path == "/v1/openapi.json") {
+    return reply(
+        {.body = std::string(find_embedded(embedded_files(), "openapi.json").value_or(""))});
+  }
   if (request.path == "/v1/params") return read_params_of(request, reply);
   if (request.path == "/v1/explain") return explain(request, reply);
   if (request.path == "/v1/jobs") return list_jobs(reply);
@@ -311,7 +334,7 @@ void HttpControl::get(const HttpRequest& request, const Reply& reply) {
       reply(answer_from(**shot, request, version_, generation_name()));
     });
   }
-  reply(error_response(404, "no such path", "see weir-api(7)"));
+  reply(error_response(404, "no path " + quote(request.path), "see weir-api(7)"));
 }
 
 void HttpControl::read_params_of(const HttpRequest& request, const Reply& reply) {
@@ -439,6 +462,7 @@ void HttpControl::forget_job(const std::string& job) {
   HttpRequest request;
   request.method = "DELETE";
   request.path = "/v1/jobs/" + printable_id(job);
+  request.who = "weir serve";
   change(request, [job](const HttpResponse& response) {
     if (response.status == 200) return;
     serve::EventLog::say("size of job " + quote(job) + " cannot be forgotten: " + response.body);
@@ -458,8 +482,6 @@ bool HttpControl::answer_of_cluster(const HttpRequest& request, const Reply& rep
     change_cluster_rule(request, reply);
   } else if (request.method == "DELETE" && is_member) {
     forget_member(request, reply);
-  } else if (is_member || (request.method != "GET" && request.method != "HEAD")) {
-    reply(error_response(405, quote(request.method) + " is not allowed here"));
   } else if (is_rules) {
     cluster_->rules([this, reply](Result<std::vector<serve::ClusterRule>> rules) {
       http_->post([reply, rules = std::move(rules)] {
@@ -481,6 +503,13 @@ bool HttpControl::answer_of_cluster(const HttpRequest& request, const Reply& rep
 void HttpControl::change_cluster_rule(const HttpRequest& request, const Reply& reply) {
   const auto wanted = read_cluster_change(request);
   if (!wanted) return reply(error_response(wanted.error()));
+  serve::EventLog::say(audit_line({.who = request.who,
+                                   .what = print(wanted->change),
+                                   .on = "cluster service " + wanted->service,
+                                   .before = "",
+                                   .after = "",
+                                   .generation = generation_name(),
+                                   .error = ""}));
   cluster_->change_rule(wanted->service, wanted->change, answer_of_change(reply));
 }
 
@@ -525,6 +554,7 @@ ChangeQueue::Host HttpControl::host() {
 void HttpControl::change(const HttpRequest& request, const Reply& reply) {
   auto wanted = read_change(request);
   if (!wanted) return reply(error_response(wanted.error()));
+  wanted->who = request.who;
   if (wanted->is_params && wanted->persists && journal_ == nullptr) {
     return reply(error_response(409, "this server has no journal", "start it with --journal FILE"));
   }

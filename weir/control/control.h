@@ -10,10 +10,9 @@
 //   control->reset();                                     last checkpoint; removes the socket
 //
 //   GET     a snapshot that is at most kSnapshotAge old; all waiting requests share one
-//   change  tried on the loop, journalled, synced, applied on the loop,
-//           and then confirmed: a change that cannot be journalled never
-//           takes effect. Changes that wait meanwhile form one group with
-//           one sync
+//   change  tried on the loop, journalled, synced, applied on the loop, and then confirmed. A
+//           change that cannot be journalled never takes effect. Changes that wait meanwhile form
+//           one group with one sync
 //
 // Every applied change has a number, the generation; a reload of the file counts as one. GET
 // returns it as the ETag, and a change with If-Match is rejected with 412 if another change was
@@ -28,6 +27,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "weir/base/result.h"
 #include "weir/control/http.h"
@@ -77,6 +77,8 @@ class Control {
   virtual void change_elsewhere(const std::function<void()>& change) = 0;
   // Later readers see the change. Thread-safe.
   virtual void changed() = 0;
+  // Replaces the tokens of TCP, as HttpServer::set_tokens. Thread-safe.
+  virtual void set_tokens(std::vector<Token> tokens) = 0;
   virtual std::uint16_t tcp_port() const = 0;
 
  protected:

@@ -15,12 +15,14 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
+#include <fmt/format.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "weir/base/assert.h"
 #include "weir/base/quote.h"
+#include "weir/control/problem.h"
 #include "weir/host/mailbox.h"
 #include "weir/serve/options.h"
 
@@ -38,10 +40,10 @@ using Socket = asio::generic::stream_protocol::socket;
 constexpr std::chrono::seconds kWriteTime{30};
 constexpr std::chrono::seconds kLingerTime{5};
 constexpr std::chrono::milliseconds kAcceptPause{100};
-// What has come and was not looked at yet: the rest of a head, or a piece of a body.
+// Received bytes that were not parsed yet: the rest of a header, or a piece of a body.
 constexpr std::size_t kReadAhead = 2 * HttpServer::kHeadMax;
 constexpr std::size_t kDiscarded = HttpServer::kHeadMax;  // bytes at a time
-constexpr std::size_t kSmallReply = 4096;                 // is always sent: an error
+constexpr std::size_t kSmallReply = 4096;                 // always sent, such as an error
 constexpr std::string_view kBearer = "Bearer ";
 
 int hex_digit(char c) {
@@ -96,13 +98,25 @@ bool split_target(std::string_view target, HttpRequest& request) {
   return true;
 }
 
-bool is_same_secret(std::string_view a, std::string_view b) {
-  unsigned differs = a.size() == b.size() ? 0 : 1;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    const char other = b.empty() ? '\0' : b[i % b.size()];
-    differs |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(other);
+bool is_local_host(std::string_view host) {
+  // "[::1]:80", "127.0.0.1:80", "localhost", "::1"
+  if (host.starts_with('[')) {
+    host = host.substr(1, host.find(']') - 1);
+  } else if (std::count(host.begin(), host.end(), ':') == 1) {
+    host = host.substr(0, host.find(':'));
   }
-  return differs == 0;
+  if (beast::iequals({host.data(), host.size()}, "localhost")) return true;
+  error_code error;
+  (void)asio::ip::make_address(std::string(host), error);
+  return !error;
+}
+
+// The process at the other end of a Unix socket.
+std::string peer_of(int socket) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return "unknown";
+  return fmt::format("uid {} pid {}", peer.uid, peer.pid);
 }
 
 class Session;
@@ -131,7 +145,7 @@ struct HttpServer::State {
   State& operator=(const State&) = delete;
 
   Answer answer;
-  std::string token;
+  std::vector<Token> tokens;
   std::string path;
   Listener local_listener;
   Listener tcp_listener{
@@ -216,7 +230,7 @@ class Session : public std::enable_shared_from_this<Session> {
     if (idle_at_) listener_.idle.erase(*std::exchange(idle_at_, std::nullopt));
   }
 
-  // The body was announced and is not held any more.
+  // The announced body is no longer held.
   void free_body() {
     listener_.bodies -= std::exchange(body_, 0);
     parser_.reset();
@@ -230,11 +244,14 @@ class Session : public std::enable_shared_from_this<Session> {
     if (error == http::error::header_limit) return refuse(431, "the request header is too large");
     if (error == http::error::end_of_stream || error == beast::error::timeout) return close();
     if (error) return refuse_or_close(error);
-    is_allowed_ = is_allowed(parser_->get());
-    // Of a body in pieces the length is not known before its end.
+    if (!is_for_us(parser_->get())) {
+      return refuse(421, "the header Host names another machine; use an address or localhost");
+    }
+    identify(parser_->get());
+    // The length of a chunked body is not known before its end.
     const std::size_t body =
         parser_->chunked() ? HttpServer::kBodyMax : parser_->content_length().value_or(0);
-    if (body > 0 && !is_allowed_) return refuse(401, "a token is required");
+    if (body > 0 && access_ == Access::kNone) return refuse(401, "a token is required");
     if (listener_.bodies + body > HttpServer::kBodiesMax) {
       return refuse(503, "too many requests are being received; try again later");
     }
@@ -269,7 +286,8 @@ class Session : public std::enable_shared_from_this<Session> {
       return refuse(400, "no path");
     }
     request.body = std::move(parser_->get().body());
-    request.is_authorized = is_allowed_;
+    request.access = access_;
+    request.who = who_;
     const auto match = message[http::field::if_match];
     request.if_match.assign(match.data(), match.size());
     std::erase(request.if_match, '"');
@@ -284,30 +302,37 @@ class Session : public std::enable_shared_from_this<Session> {
   }
 
   template <class Message>
-  bool is_allowed(const Message& message) const {
+  bool is_for_us(const Message& message) const {
     if (!listener_.needs_token) return true;
+    const auto host = message[http::field::host];
+    return is_local_host({host.data(), host.size()});
+  }
+
+  // The identity of the client, and its access.
+  template <class Message>
+  void identify(const Message& message) {
+    if (!listener_.needs_token) {
+      access_ = Access::kWrite;
+      if (who_.empty()) who_ = peer_of(stream_.socket().native_handle());
+      return;
+    }
+    access_ = Access::kNone;
     const auto given = message[http::field::authorization];
     std::string_view text(given.data(), given.size());
     if (!beast::iequals({text.data(), std::min(text.size(), kBearer.size())},
                         {kBearer.data(), kBearer.size()})) {
-      return false;
+      return;
     }
     text.remove_prefix(kBearer.size());
-    return is_same_secret(text, state_.token);
+    if (const Token* const token = find_token(state_.tokens, text)) {
+      access_ = token->role;
+      who_ = "token " + token->name;
+    }
   }
 
   void refuse(unsigned status, const std::string& what) {
     keep_alive_ = false;
-    answer({.status = status, .body = "{\"error\":" + json_text(what) + "}\n"});
-  }
-
-  static std::string json_text(const std::string& text) {
-    std::string quoted = "\"";
-    for (const char c : text) {
-      if (c == '"' || c == '\\' || static_cast<unsigned char>(c) < 0x20) continue;
-      quoted += c;
-    }
-    return quoted + "\"";
+    answer(error_response(status, what));
   }
 
   void answer(HttpResponse response) {
@@ -333,6 +358,7 @@ class Session : public std::enable_shared_from_this<Session> {
     reply_->set("X-Content-Type-Options", "nosniff");
     reply_->set("Content-Security-Policy",
                 "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:");
+    if (!response.allow.empty()) reply_->set(http::field::allow, response.allow);
     if (response.status == 401) reply_->set(http::field::www_authenticate, "Bearer");
     if (!response.etag.empty()) reply_->set(http::field::etag, "\"" + response.etag + "\"");
     if (response.time_ns != 0) reply_->set("Weir-Time-Ns", std::to_string(response.time_ns));
@@ -393,10 +419,11 @@ class Session : public std::enable_shared_from_this<Session> {
   std::optional<std::list<Session*>::iterator> idle_at_;
   bool is_stream_ = false;
   bool is_first_ = true;
-  bool is_allowed_ = false;
+  Access access_ = Access::kNone;
   bool is_head_ = false;
   bool keep_alive_ = false;
   char byte_ = 0;
+  std::string who_;
   std::size_t body_ = 0;       // bytes, in Listener::bodies
   std::size_t sent_size_ = 0;  // bytes, in Listener::replies
   beast::flat_buffer buffer_{kReadAhead};
@@ -497,7 +524,8 @@ Result<asio::ip::tcp::endpoint> tcp_endpoint(const std::string& text) {
   const auto wanted = serve::parse_listen(text);
   error_code error;
   const auto address = asio::ip::make_address(wanted ? wanted->host : "", error);
-  if (!wanted || error || serve::print_listen(*wanted) != text) {
+  const bool is_name = text.starts_with("localhost:");
+  if (!wanted || error || (!is_name && serve::print_listen(*wanted) != text)) {
     return fail(std::errc::invalid_argument, quote(text), "is not ADDRESS:PORT",
                 "for example 127.0.0.1:9810");
   }
@@ -526,7 +554,7 @@ Result<void> open_tcp(HttpServer::State& state, const std::string& text) {
 
 Result<void> check(const HttpOptions& options) {
   if (options.tcp.empty()) return {};
-  if (options.token.empty()) {
+  if (options.tokens.empty()) {
     return fail(std::errc::invalid_argument, "control on " + quote(options.tcp), "has no token",
                 "name a file that contains one with --control-token");
   }
@@ -546,7 +574,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::create(const HttpOptions& option
   if (!wake_fd) return tl::unexpected(wake_fd.error());
   auto state = std::make_unique<State>(*std::move(wake_fd));
   state->answer = std::move(answer);
-  state->token = options.token;
+  state->tokens = options.tokens;
   if (!options.socket_path.empty()) {
     if (auto opened = open_local(*state, options.socket_path); !opened) {
       return tl::unexpected(opened.error());
@@ -580,6 +608,10 @@ void HttpServer::every(std::chrono::milliseconds interval, std::function<void()>
   post([this, interval, function = std::move(function)] {
     state_->repeat(state_->timers.emplace_back(state_->io), interval, function);
   });
+}
+
+void HttpServer::set_tokens(std::vector<Token> tokens) {
+  post([this, tokens = std::move(tokens)]() mutable { state_->tokens = std::move(tokens); });
 }
 
 void HttpServer::publish(const std::string& event) {

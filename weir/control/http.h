@@ -2,7 +2,7 @@
 //
 // An HTTP server for a few administrators and many readers, in its own thread: a Unix socket, and
 // optionally TCP on loopback, where every request except for the files of the page needs a bearer
-// token. Only http.cc and client.cc use Boost.Beast.
+// token (tokens.h) and a Host that is this machine. Only http.cc and client.cc use Boost.Beast.
 //
 //   auto http = HttpServer::create(options, answer);     bound; answers no request yet
 //   std::thread thread([&] { http->run(); });
@@ -18,8 +18,8 @@
 // connections are closed after kIdleTime. Requests beyond a bound are answered with 431, 413, 408
 // or 503, or closed, and affect no other client.
 //
-// Memory is bounded for each of both ways: bodies that have been announced and not been answered
-// take at most kBodiesMax, answers that have not been read at most kRepliesMax; beyond that a
+// Memory is bounded for TCP and for the Unix socket: bodies of requests that are not answered yet
+// take at most kBodiesMax, responses that have not been read at most kRepliesMax; beyond that a
 // request is answered with 503 at once. A body without the token is not read at all.
 //
 // TCP and the Unix socket have separate bounds, so that TCP clients never block an administrator on
@@ -39,6 +39,7 @@
 #include <vector>
 
 #include "weir/base/result.h"
+#include "weir/control/tokens.h"
 
 namespace weir::control {
 
@@ -48,7 +49,8 @@ struct HttpRequest {
   std::vector<std::pair<std::string, std::string>> query;
   std::string body;
   std::string if_match;  // without quotes; empty: not given
-  bool is_authorized = true;
+  Access access = Access::kWrite;
+  std::string who;  // "uid 0 pid 4711", or the name of the token; for the log
 
   // The first value of that name.
   std::optional<std::string_view> find(std::string_view name) const;
@@ -59,14 +61,15 @@ struct HttpResponse {
   std::string body = {};
   std::string type = "application/json";
   std::string etag = {};      // empty: none
+  std::string allow = {};     // methods of the path, for 405; empty: none
   std::uint64_t time_ns = 0;  // time of the data, since 1970; 0: none
   bool is_stream = false;
 };
 
 struct HttpOptions {
-  std::string socket_path;  // empty: none
-  std::string tcp;          // "127.0.0.1:9090"; empty: none. Loopback only
-  std::string token;        // required on TCP
+  std::string socket_path;    // empty: none
+  std::string tcp;            // "127.0.0.1:9090"; empty: none. Loopback only
+  std::vector<Token> tokens;  // required on TCP
 };
 
 // EINVAL: a TCP address that is not loopback, or TCP without a token. Opens nothing.
@@ -74,8 +77,9 @@ Result<void> check(const HttpOptions& options);
 
 // Splits "/a%20b?x=1"; false if it is not a path.
 bool split_target(std::string_view target, HttpRequest& request);
-// Compares in constant time, except for the lengths.
-bool is_same_secret(std::string_view a, std::string_view b);
+// Whether the header Host names this machine by address or as localhost. A page of another site
+// whose name resolves to this machine (DNS rebinding) sends its own name.
+bool is_local_host(std::string_view host);
 
 class HttpServer {
  public:
@@ -104,6 +108,10 @@ class HttpServer {
   void post(std::function<void()> function);
   // Calls the function periodically in the server's thread.
   void every(std::chrono::milliseconds interval, std::function<void()> function);
+
+  // Replaces the tokens; a connection with one that is gone is refused from its next request on.
+  // Thread-safe.
+  void set_tokens(std::vector<Token> tokens);
 
   // Sends an event to all streams. Call in the server's thread.
   void publish(const std::string& event);

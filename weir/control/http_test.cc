@@ -41,29 +41,33 @@ TEST(Http, RefusesTargetsThatAreNone) {
   }
 }
 
-TEST(Http, ComparesSecrets) {
-  EXPECT_TRUE(is_same_secret("token", "token"));
-  EXPECT_FALSE(is_same_secret("token", "tokem"));
-  EXPECT_FALSE(is_same_secret("token", "toke"));
-  EXPECT_FALSE(is_same_secret("toke", "token"));
-  EXPECT_FALSE(is_same_secret("", "token"));
-  EXPECT_FALSE(is_same_secret("aa", "a")) << "a repetition is not the same";
+TEST(Http, KnowsItselfByAddressOnly) {
+  for (const char* host : {"localhost", "LOCALHOST:9810", "127.0.0.1:9810", "10.0.0.7",
+                           "[::1]:9810", "[fe80::1]", "::1"}) {
+    EXPECT_TRUE(is_local_host(host)) << host;
+  }
+  for (const char* host : {"", "evil.example", "evil.example:9810", "localhost.evil.example",
+                           "127.0.0.1.evil.example", "[evil]", "a:b:c"}) {
+    EXPECT_FALSE(is_local_host(host)) << host;
+  }
 }
 
 TEST(Http, RefusesTcpWithoutATokenAndBeyondLoopback) {
   const auto none = [](const HttpRequest&, const HttpServer::Reply&) {};
-  EXPECT_FALSE(HttpServer::create({.socket_path = "", .tcp = "127.0.0.1:0", .token = ""}, none));
+  EXPECT_FALSE(HttpServer::create({.socket_path = "", .tcp = "127.0.0.1:0", .tokens = {}}, none));
   for (const char* const bad : {"0.0.0.0:0", "192.0.2.1:80", "nonsense", "127.0.0.1", ":80",
                                 "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:80x", "unix:/tmp/s"}) {
-    EXPECT_FALSE(HttpServer::create({.socket_path = "", .tcp = bad, .token = "t"}, none)) << bad;
+    EXPECT_FALSE(HttpServer::create(
+        {.socket_path = "", .tcp = bad, .tokens = {{"t", Access::kWrite, "t"}}}, none))
+        << bad;
   }
-  const auto bound =
-      HttpServer::create({.socket_path = "", .tcp = "127.0.0.1:0", .token = "t"}, none);
+  const auto bound = HttpServer::create(
+      {.socket_path = "", .tcp = "127.0.0.1:0", .tokens = {{"t", Access::kWrite, "t"}}}, none);
   ASSERT_TRUE(bound);
   EXPECT_NE((*bound)->tcp_port(), 0);
 }
 
-// Answers come from a thread of another, as from a server's loop, while readers come and go.
+// Answers come from another thread, as from a server's loop, while readers connect and disconnect.
 TEST(Http, AnswersOfOtherThreadsReachWhoAsked) {
   constexpr int kReaders = 4;
   constexpr int kEach = 20;
@@ -73,7 +77,7 @@ TEST(Http, AnswersOfOtherThreadsReachWhoAsked) {
   HttpServer* server = nullptr;
   host::Mailbox<std::function<void()>> loop(std::move(*host::make_wake_fd()));
   auto made =
-      HttpServer::create({.socket_path = path, .tcp = "", .token = ""},
+      HttpServer::create({.socket_path = path, .tcp = "", .tokens = {}},
                          [&](const HttpRequest& request, const HttpServer::Reply& reply) {
                            (void)loop.put_always([&, reply, body = request.path] {
                              server->post([reply, body] { reply({.status = 200, .body = body}); });
@@ -110,9 +114,9 @@ TEST(Http, AnswersOfOtherThreadsReachWhoAsked) {
   EXPECT_EQ(rmdir(folder.data()), 0);
 }
 
-// ---- clients that announce or ask for much, and then wait ----
+// ---- clients that announce or request much, and then wait ----
 
-// A connection without a client's manners.
+// A raw connection that can violate the protocol.
 class Raw {
  public:
   explicit Raw(const std::string& path) : fd_(socket(AF_UNIX, SOCK_STREAM, 0)) {
@@ -135,7 +139,7 @@ class Raw {
     pollfd waits{fd_.get(), POLLIN, 0};
     return poll(&waits, 1, 0) == 1;
   }
-  // Of the answer, which is waited for; 0: there is none.
+  // Waits for the answer and returns its status; 0: there is none.
   int status() const {
     std::array<char, 12> line{};
     if (recv(fd_.get(), line.data(), line.size(), MSG_WAITALL) != std::ssize(line)) return 0;
@@ -161,11 +165,12 @@ class Crowded : public testing::Test {
   Crowded() {
     EXPECT_NE(mkdtemp(folder_.data()), nullptr);
     path_ = std::string(folder_.data()) + "/s";
-    server_ = *HttpServer::create({.socket_path = path_, .tcp = "127.0.0.1:0", .token = "t"},
-                                  [](const HttpRequest& request, const HttpServer::Reply& reply) {
-                                    const bool asks = request.path == "/much";
-                                    reply({.body = std::string(asks ? kAnswer : 1, 'x')});
-                                  });
+    server_ = *HttpServer::create(
+        {.socket_path = path_, .tcp = "127.0.0.1:0", .tokens = {{"t", Access::kWrite, "t"}}},
+        [](const HttpRequest& request, const HttpServer::Reply& reply) {
+          const bool asks = request.path == "/much";
+          reply({.body = std::string(asks ? kAnswer : 1, 'x')});
+        });
     thread_ = std::thread([this] { server_->run(); });
   }
   ~Crowded() override {
@@ -175,10 +180,11 @@ class Crowded : public testing::Test {
     rmdir(folder_.data());
   }
   static std::string post(std::size_t size) {
-    return "POST / HTTP/1.1\r\nHost: w\r\nContent-Length: " + std::to_string(size) + "\r\n\r\n";
+    return "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + std::to_string(size) +
+           "\r\n\r\n";
   }
-  // How many of so many that send the text are refused at once, when all have been looked at;
-  // `waits`: so many are not answered.
+  // How many of `count` clients that send the text are refused at once; `waits` of them get no
+  // answer.
   std::size_t refused(std::size_t count, std::size_t waits, const std::string& text) {
     std::vector<Raw> all;
     for (std::size_t i = 0; i < count; ++i) all.emplace_back(path_).send(text);
@@ -191,7 +197,7 @@ class Crowded : public testing::Test {
       return one.has_answer() && one.status() == 503;
     }));
   }
-  // As soon as the server knows that the others have gone.
+  // As soon as the server has noticed that the others have disconnected.
   int status_in_the_end(const std::string& text) {
     int status = 0;
     for (int i = 0; i < 6000 && status != 200; ++i) {
@@ -228,15 +234,14 @@ TEST_F(Crowded, AnswersThatNobodyReadsAreBounded) {
   EXPECT_EQ(status_in_the_end(ask), 200);
 }
 
-// An answer that comes when nobody reads letters any more is dropped with them, connections and
-// all.
+// An answer that arrives when letters are no longer read is dropped, together with its connection.
 TEST(Http, AnswersThatComeTooLateAreDropped) {
   std::array<char, 32> folder{"/tmp/weir-http-XXXXXX"};
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
   const std::string path = std::string(folder.data()) + "/s";
   HttpServer::Reply kept;
   std::promise<void> asked;
-  auto server = *HttpServer::create({.socket_path = path, .tcp = "", .token = ""},
+  auto server = *HttpServer::create({.socket_path = path, .tcp = "", .tokens = {}},
                                     [&](const HttpRequest&, const HttpServer::Reply& reply) {
                                       kept = reply;
                                       asked.set_value();

@@ -105,7 +105,8 @@ JournalText read_journal(std::string_view text) {
 
 namespace {
 
-// A file that is not there yet, whole and synced. One that another server creates meanwhile stays.
+// Creates a missing file, complete and synced. A file that another server creates meanwhile is
+// kept.
 Result<void> create_file(const std::string& path, std::string_view text) {
   const std::string beside = fmt::format("{}.new.{}", path, getpid());
   if (auto written = write_synced(beside, text); !written) return written;
@@ -138,7 +139,8 @@ Result<void> replace_file(const std::string& path, std::string_view text) {
   return host::sync_directory_of(path);
 }
 
-// Locked. While it waits for the lock, the server before may put a shorter file in its place.
+// Opens and locks the file. While this waits for the lock, the previous server may replace the file
+// with a shorter one.
 Result<host::Fd> Journal::open_file(const std::string& path) {
   constexpr const char* kHint = "the journal needs a writable directory";
   for (;;) {
@@ -242,7 +244,8 @@ Result<void> Journal::replace(const std::vector<std::string>& records) {
   return {};
 }
 
-// If a journal cannot be shortened, it stays as it is, and is tried again when it has doubled.
+// If a journal cannot be shortened, it stays unchanged, and the next attempt is made when it has
+// doubled.
 void Journal::shorten_if_long() {
   if (size_ < shorten_above_) return;
   if (const auto text = host::read_file(path_)) {

@@ -5,7 +5,7 @@
 //   CCCCCCCC TEXT\n          CRC-32C of TEXT in hex, and TEXT itself, which has no newline
 //
 // The first line is kJournalHead. A new file appears with it, so a journal is never empty: an empty
-// file was emptied by somebody else.
+// file was truncated by another program.
 //
 // append() passes a record to a thread that writes all pending records at once and syncs them
 // (fdatasync) before it confirms any: so a thousand changes per second cost a few dozen syncs, and

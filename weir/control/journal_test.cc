@@ -27,7 +27,7 @@ TEST(Journal, ReadsWhatWasWritten) {
   EXPECT_EQ(read.damaged_at, 0U);
 }
 
-// Wherever a crash cuts the file, what is before the cut is there and nothing else.
+// Wherever a crash truncates the file, exactly the records before that point are kept.
 TEST(Journal, EveryCutLeavesTheRecordsBeforeIt) {
   const std::string one = journal_line("one"), two = journal_line("two");
   const std::string text = one + two;
@@ -38,7 +38,7 @@ TEST(Journal, EveryCutLeavesTheRecordsBeforeIt) {
   }
 }
 
-// A crash can leave the beginning of a line that nobody was told of; zeroes are lost records.
+// A crash can leave the start of a line that was not confirmed; zeroes are lost records.
 TEST(Journal, BytesAtTheEndThatNoLineBeginsWithAreDamage) {
   const std::string one = journal_line("one"), two = journal_line("two");
   for (const std::string& tail :
@@ -70,7 +70,7 @@ TEST(Journal, EveryFlippedBitOfARecordIsFound) {
   }
 }
 
-// Of which only the last counts.
+// Only the last record counts.
 std::vector<std::string> last_of(const std::vector<std::string>& records) {
   return records.empty() ? records : std::vector<std::string>{records.back()};
 }
@@ -128,7 +128,7 @@ TEST_F(JournalFile, ATailOfZeroesIsRefusedAndKeptAsItWasWhenRepaired) {
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), text);
 }
 
-// As one that was truncated by a crash of its file system, or by an administrator's mistake.
+// As if it was truncated by a crash of its file system, or by mistake.
 TEST_F(JournalFile, OneWithoutAWholeLineIsRefusedAndOneThatIsNewHasALine) {
   for (const std::string left : {"", "0123", "01234567 we"}) {
     { ASSERT_TRUE(append(*open(), "gone")); }

@@ -3,18 +3,11 @@
 
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "weir/control/job_stats_text.h"
+#include "weir/control/json_nlohmann.h"
 
 namespace weir::control {
 namespace {
-
-using Json = nlohmann::ordered_json;
-
-std::string text_of(const Json& json) {
-  return json.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n";
-}
 
 Json client_json(const lock::ClientView& client) {
   return {{"client", client.client},

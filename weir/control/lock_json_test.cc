@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "weir/control/api.h"
+#include "weir/control/change_request.h"
+#include "weir/control/snapshot_json.h"
 
 namespace weir::control {
 namespace {

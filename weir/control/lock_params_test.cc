@@ -14,7 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// The one thread of a test needs nothing carried to it.
+// A test has one thread, so calls are made directly.
 class ServerConsole final : public lock::Console {
  public:
   explicit ServerConsole(lock::LockServer& server) : server_(server) {}
@@ -78,7 +78,7 @@ TEST_F(LockParams, HaveTheNamesAndFormatsOfLustre) {
   EXPECT_EQ(read("ldlm.server_pool.server_lock_volume"), "36000000\n");
 }
 
-// What the clients' caches are like is known from their messages.
+// The state of the clients' caches is known from their messages.
 TEST_F(LockParams, ShowTheVolumeAndTheFactorThatClientsSay) {
   const std::string pool = "ldlm.namespaces.filter-locks.pool.";
   const auto say = [&](lock::LockServer::Connection connection, std::uint64_t number,

@@ -2,58 +2,31 @@
 #include "weir/control/metrics.h"
 
 #include <algorithm>
-#include <iterator>
+#include <functional>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "weir/control/metric_family.h"
+
 namespace weir::control {
 namespace {
-
-constexpr std::uint64_t kSecond = 1'000'000'000;
-
-// A metric family: one line per series.
-class Family {
- public:
-  Family(std::string& page, std::string_view name, std::string_view type, std::string_view help)
-      : page_(page), name_(name) {
-    fmt::format_to(std::back_inserter(page_), "# HELP {} {}\n# TYPE {} {}\n", name, help, name,
-                   type);
-  }
-  void add(const std::string& labels, std::uint64_t value) {
-    fmt::format_to(std::back_inserter(page_), "{}{} {}\n", name_, labels, value);
-  }
-  void add_signed(const std::string& labels, std::int64_t value) {
-    fmt::format_to(std::back_inserter(page_), "{}{} {}\n", name_, labels, value);
-  }
-  void add_seconds(const std::string& labels, std::uint64_t ns) {
-    fmt::format_to(std::back_inserter(page_), "{}{} {}.{:09}\n", name_, labels, ns / kSecond,
-                   ns % kSecond);
-  }
-
- private:
-  std::string& page_;
-  std::string_view name_;
-};
-
-std::string labels_of(std::string_view service) {
-  return "{service=" + metric_label(service) + "}";
-}
-
-std::string labels_of(std::string_view service, std::string_view key, std::string_view value) {
-  return fmt::format("{{service={},{}={}}}", metric_label(service), key, metric_label(value));
-}
 
 // A job named "other" must not be confused with the sum of the others.
 std::string job_label(const JobId& job) {
   return job.text() == "other" ? "\\x6Fther" : printable_id(job.text());
 }
 
+std::string job_labels(std::string_view service, std::string_view job, std::string_view direction) {
+  return fmt::format("{{service={},jobid={},direction=\"{}\"}}", metric_label(service),
+                     metric_label(job), direction);
+}
+
 std::uint64_t grown(std::uint64_t now, std::uint64_t before) {
   return now >= before ? now - before : now;
 }
 
-// A line of each for every thread.
+// One line of each metric for every thread.
 void add_threads(std::string& page, const Snapshot& shot) {
   using Loop = serve::Server::LoopStatus;
   const auto family = [&](std::string_view name, std::string_view type, std::string_view help,
@@ -121,7 +94,7 @@ void add_server(std::string& page, const Snapshot& shot) {
       shot.log_dropped);
 }
 
-// Counts of the same name stand together, one for each gateway.
+// Counts of the same name are adjacent, one for each gateway.
 void add_protocols(std::string& page, const Snapshot& shot) {
   const auto is_first = [&](std::size_t index) {
     return std::none_of(shot.protocols.begin(),
@@ -145,6 +118,8 @@ void add_services(std::string& page, const Snapshot& shot) {
   for (const ServiceSnapshot& one : shot.services) queued.add(labels_of(one.name), one.queued);
   Family running(page, "weir_running_requests", "gauge", "Requests running in stores.");
   for (const ServiceSnapshot& one : shot.services) running.add(labels_of(one.name), one.running);
+  Family slots(page, "weir_slots", "gauge", "Requests that stores may work on at a time.");
+  for (const ServiceSnapshot& one : shot.services) slots.add(labels_of(one.name), one.slots.count);
   Family classes(page, "weir_classes", "gauge", "Classes in memory.");
   for (const ServiceSnapshot& one : shot.services)
     classes.add(labels_of(one.name), one.classes.size());
@@ -263,90 +238,9 @@ void add_cluster(std::string& page, const serve::ClusterStatus& status) {
   }
 }
 
-std::string labels_of_locks(const lock::NamespaceView& view) {
-  return "{namespace=" + metric_label(view.name) + "}";
-}
-
-std::string labels_of_locks(const lock::NamespaceView& view, std::string_view key,
-                            std::string_view value) {
-  return fmt::format("{{namespace={},{}={}}}", metric_label(view.name), key, metric_label(value));
-}
-
-using Locks = std::vector<lock::NamespaceView>;
-
-void add_lock_gauges(std::string& page, const Locks& locks) {
-  const auto family = [&](std::string_view name, std::string_view help, auto&& pick) {
-    Family lines(page, name, "gauge", help);
-    for (const lock::NamespaceView& one : locks) lines.add_signed(labels_of_locks(one), pick(one));
-  };
-  const auto count = [](std::uint64_t number) { return static_cast<std::int64_t>(number); };
-  Family volume(page, "weir_lock_volume", "gauge",
-                "Server lock volume: locks times seconds that a client may cache.");
-  for (const lock::NamespaceView& one : locks) {
-    volume.add(labels_of_locks(one), one.server_lock_volume);
-  }
-  family("weir_lock_limit", "Target for the number of granted locks.",
-         [](const auto& one) { return one.limit; });
-  family("weir_lock_granted", "Granted locks, in use or cached.",
-         [](const auto& one) { return one.granted; });
-  family("weir_lock_grant_plan", "Planned number of granted locks at the end of this period.",
-         [](const auto& one) { return one.grant_plan; });
-  family("weir_lock_grant_speed", "Grants minus cancels per second in the last period.",
-         [](const auto& one) { return one.grant_speed; });
-  family("weir_lock_waiting", "Enqueues waiting for a conflicting lock.",
-         [&](const auto& one) { return count(one.waiting); });
-  family("weir_lock_parked", "Enqueues held back by the lock limit.",
-         [&](const auto& one) { return count(one.parked); });
-  family("weir_lock_resources", "Resources with locks or waiting enqueues.",
-         [&](const auto& one) { return count(one.resources); });
-  family("weir_lock_clients", "Clients with a lease.",
-         [&](const auto& one) { return count(one.clients()); });
-  family("weir_lock_recovering", "1 while the server collects replays after a restart.",
-         [](const auto& one) { return std::int64_t{one.is_recovering}; });
-}
-
-void add_lock_counters(std::string& page, const Locks& locks) {
-  const auto family = [&](std::string_view name, std::string_view help, auto&& pick) {
-    Family lines(page, name, "counter", help);
-    for (const lock::NamespaceView& one : locks) lines.add(labels_of_locks(one), pick(one));
-  };
-  family("weir_lock_grants_total", "Locks granted or replayed.",
-         [](const auto& one) { return one.grants; });
-  family("weir_lock_cancels_total", "Locks returned by clients or revoked from lost clients.",
-         [](const auto& one) { return one.cancels; });
-  family("weir_lock_evictions_total", "Clients evicted because their lease expired.",
-         [](const auto& one) { return one.counters.evictions; });
-  Family refused(page, "weir_lock_refused_total", "counter", "Rejected client requests.");
-  for (const lock::NamespaceView& one : locks) {
-    const std::pair<std::string_view, std::uint64_t> reasons[] = {
-        {"bad_name", one.counters.bad_names},
-        {"broken_rules", one.counters.broken_rules},
-        {"lost_replay", one.counters.lost_replays},
-        {"wrong_secret", one.counters.wrong_secrets},
-        {"too_many", one.counters.too_many},
-        {"unknown_cancel", one.counters.unknown_cancels}};
-    for (const auto& [reason, times] : reasons) {
-      refused.add(labels_of_locks(one, "reason", reason), times);
-    }
-  }
-}
-
 }  // namespace
 
-std::string metric_label(std::string_view value) {
-  std::string text = "\"";
-  for (const char c : value) {
-    if (c == '\\' || c == '"') text += '\\';
-    if (c == '\n') {
-      text += "\\n";
-    } else {
-      text += c;
-    }
-  }
-  return text + "\"";
-}
-
-Metrics::Sums& Metrics::Sums::operator+=(const Sums& more) {
+Metrics::RuleSums& Metrics::RuleSums::operator+=(const RuleSums& more) {
   requests += more.requests;
   bytes += more.bytes;
   wait_ns += more.wait_ns;
@@ -354,22 +248,40 @@ Metrics::Sums& Metrics::Sums::operator+=(const Sums& more) {
 }
 
 // A counter that decreased was removed and created again.
-Metrics::Sums Metrics::Sums::grown_from(const Sums& before) const {
+Metrics::RuleSums Metrics::RuleSums::grown_from(const RuleSums& before) const {
   if (requests < before.requests) return *this;
   return {requests - before.requests, grown(bytes, before.bytes), grown(wait_ns, before.wait_ns)};
 }
 
+Metrics::JobSums& Metrics::JobSums::operator+=(const JobSums& more) {
+  requests += more.requests;
+  read_bytes += more.read_bytes;
+  written_bytes += more.written_bytes;
+  wait_ns += more.wait_ns;
+  latency_ns += more.latency_ns;
+  return *this;
+}
+
+Metrics::JobSums Metrics::JobSums::grown_from(const JobSums& before) const {
+  if (requests < before.requests) return *this;
+  return {.requests = requests - before.requests,
+          .read_bytes = grown(read_bytes, before.read_bytes),
+          .written_bytes = grown(written_bytes, before.written_bytes),
+          .wait_ns = grown(wait_ns, before.wait_ns),
+          .latency_ns = grown(latency_ns, before.latency_ns)};
+}
+
 void Metrics::count_classes(Service& kept, const ServiceSnapshot& shot, Instant now) {
-  absl::flat_hash_map<std::uint64_t, Sums> seen;
+  absl::flat_hash_map<std::uint64_t, RuleSums> seen;
   seen.reserve(shot.classes.size());
   for (const ClassSnapshot& one : shot.classes) {
     const std::uint64_t key = hash_words(one.key.hash() ^ (one.is_overflow ? 1U : 0U),
                                          std::hash<std::string>()(one.rule));
-    const Sums sums{one.totals.served, one.totals.bytes, one.totals.waited_ns};
+    const RuleSums sums{one.totals.served, one.totals.bytes, one.totals.waited_ns};
     const auto before = kept.classes.find(key);
-    const Sums more = before == kept.classes.end() ? sums : sums.grown_from(before->second);
+    const RuleSums more = before == kept.classes.end() ? sums : sums.grown_from(before->second);
     seen.emplace(key, sums);
-    Series& series = kept.by_rule[one.rule];
+    auto& series = kept.by_rule[one.rule];
     series.sums += more;
     if (more.requests > 0) series.moved = now;
   }
@@ -382,13 +294,17 @@ void Metrics::count_classes(Service& kept, const ServiceSnapshot& shot, Instant 
 
 void Metrics::count_jobs(Service& kept, const ServiceSnapshot& shot, Instant now) {
   std::erase_if(kept.by_job, [&](const auto& one) { return now - one.second.moved > kIdleTime; });
-  std::vector<std::pair<Sums, const JobSnapshot*>> newcomers;
-  absl::flat_hash_map<JobId, Sums, std::hash<JobId>> seen;
+  std::vector<std::pair<JobSums, const JobSnapshot*>> newcomers;
+  absl::flat_hash_map<JobId, JobSums, std::hash<JobId>> seen;
   seen.reserve(shot.jobs.size());
   for (const JobSnapshot& job : shot.jobs) {
-    const Sums sums{job.finished, job.read_bytes + job.written_bytes, job.wait_ns};
+    const JobSums sums{.requests = job.finished,
+                       .read_bytes = job.read_bytes,
+                       .written_bytes = job.written_bytes,
+                       .wait_ns = job.wait_ns,
+                       .latency_ns = job.latency_ns};
     const auto before = kept.jobs.find(job.job);
-    const Sums more = before == kept.jobs.end() ? sums : sums.grown_from(before->second);
+    const JobSums more = before == kept.jobs.end() ? sums : sums.grown_from(before->second);
     seen.emplace(job.job, sums);
     if (more.requests == 0) continue;
     if (const auto series = kept.by_job.find(job.job); series != kept.by_job.end()) {
@@ -410,93 +326,88 @@ void Metrics::count_jobs(Service& kept, const ServiceSnapshot& shot, Instant now
   }
 }
 
-// A client keeps its series while it is in the view, which has more clients than series: two of
-// about the same size do not alternate.
-void Metrics::choose_lock_clients(const lock::NamespaceView& view) {
-  std::set<std::uint64_t>& chosen = lock_clients_[view.name];
-  std::set<std::uint64_t> named;
-  for (const lock::ClientView& client : view.top) named.insert(client.client);
-  std::erase_if(chosen, [&](std::uint64_t client) { return !named.contains(client); });
-  for (const lock::ClientView& client : view.top) {
-    if (chosen.size() >= kLockClientsMax) break;
-    chosen.insert(client.client);
-  }
-}
-
-void Metrics::add_locks(std::string& page, const std::vector<lock::NamespaceView>& locks) {
-  if (locks.empty()) return;
-  add_lock_gauges(page, locks);
-  add_lock_counters(page, locks);
-  Family held(
-      page, "weir_lock_client_locks", "gauge",
-      "Locks per client, for the clients with the most locks; all others are summed as other.");
-  for (const lock::NamespaceView& one : locks) {
-    choose_lock_clients(one);
-    const std::set<std::uint64_t>& chosen = lock_clients_[one.name];
-    std::uint64_t others = one.others.locks;
-    for (const lock::ClientView& client : one.top) {
-      if (!chosen.contains(client.client)) {
-        others += client.locks;
-      } else {
-        held.add(labels_of_locks(one, "client", std::to_string(client.client)), client.locks);
+void Metrics::add_rules(std::string& page) const {
+  const auto family = [&](std::string_view name, std::string_view help, auto add) {
+    Family lines(page, name, "counter", help);
+    for (const auto& [service, kept] : services_) {
+      for (const auto& [rule, series] : kept.by_rule) {
+        add(lines, labels_of(service, "rule", rule), series.sums);
       }
     }
-    held.add(labels_of_locks(one, "client", "other"), others);
+  };
+  using Label = const std::string&;
+  family("weir_rule_requests_total", "Requests dispatched under a rule, of all its classes.",
+         [](Family& lines, Label label, const RuleSums& sums) { lines.add(label, sums.requests); });
+  family("weir_rule_bytes_total", "Bytes of requests dispatched under a rule.",
+         [](Family& lines, Label label, const RuleSums& sums) { lines.add(label, sums.bytes); });
+  family("weir_rule_wait_seconds_total",
+         "Time that requests under a rule waited before dispatch, summed over requests.",
+         [](Family& lines, Label label, const RuleSums& sums) {
+           lines.add_seconds(label, sums.wait_ns);
+         });
+}
+
+void Metrics::add_jobs(std::string& page, const Snapshot& shot) const {
+  const auto family = [&](std::string_view name, std::string_view type, std::string_view help,
+                          auto add) {
+    Family lines(page, name, type, help);
+    for (const auto& [service, kept] : services_) {
+      for (const auto& [job, series] : kept.by_job)
+        add(lines, service, job_label(job), series.sums);
+      add(lines, service, "other", kept.other);
+    }
+  };
+  using Text = const std::string&;
+  family("weir_job_requests_total", "counter",
+         "Completed requests of a job. Jobs beyond the busiest 50 are summed as jobid=other.",
+         [](Family& lines, Text service, Text job, const JobSums& sums) {
+           lines.add(labels_of(service, "jobid", job), sums.requests);
+         });
+  family("weir_job_bytes_total", "counter", "Bytes that completed requests of a job moved.",
+         [](Family& lines, Text service, Text job, const JobSums& sums) {
+           lines.add(job_labels(service, job, "read"), sums.read_bytes);
+           lines.add(job_labels(service, job, "write"), sums.written_bytes);
+         });
+  family(
+      "weir_job_wait_seconds_total", "counter",
+      "Time from arrival to dispatch, summed over requests: what rules, shares and other requests "
+      "cost a job.",
+      [](Family& lines, Text service, Text job, const JobSums& sums) {
+        lines.add_seconds(labels_of(service, "jobid", job), sums.wait_ns);
+      });
+  family("weir_job_latency_seconds_total", "counter",
+         "Time from arrival to completion, summed over completed requests of a job.",
+         [](Family& lines, Text service, Text job, const JobSums& sums) {
+           lines.add_seconds(labels_of(service, "jobid", job), sums.latency_ns);
+         });
+  Family records(page, "weir_job_record_tokens", "gauge",
+                 "Tokens that a job has lent (above 0) or owes other jobs (below 0).");
+  for (const ServiceSnapshot& one : shot.services) {
+    const Service& kept = services_.at(one.name);
+    for (const JobSnapshot& job : one.jobs) {
+      if (!kept.by_job.contains(job.job)) continue;
+      records.add_signed(labels_of(one.name, "jobid", job_label(job.job)), job.record);
+    }
   }
 }
 
 std::string Metrics::scrape(const Snapshot& shot) {
+  for (const ServiceSnapshot& one : shot.services) {
+    count_classes(services_[one.name], one, shot.moment.now);
+    count_jobs(services_[one.name], one, shot.moment.now);
+  }
   std::string page;
+  Family(page, "weir_build_info", "gauge", "1, with the version of the server as a label.")
+      .add("{version=" + metric_label(version_) + "}", 1);
   add_server(page, shot);
   add_protocols(page, shot);
   add_services(page, shot);
   add_exports(page, shot);
   add_groups(page, shot);
   if (shot.cluster) add_cluster(page, *shot.cluster);
-  add_locks(page, shot.locks);
-  for (const ServiceSnapshot& one : shot.services) {
-    count_classes(services_[one.name], one, shot.moment.now);
-    count_jobs(services_[one.name], one, shot.moment.now);
-  }
-  using Pick = std::uint64_t Sums::*;
-  const auto family = [&](std::string_view name, std::string_view help, Pick pick, bool is_time,
-                          bool by_rule) {
-    Family lines(page, name, "counter", help);
-    const auto add = [&](const std::string& labels, const Sums& sums) {
-      is_time ? lines.add_seconds(labels, sums.*pick) : lines.add(labels, sums.*pick);
-    };
-    for (const auto& [service, kept] : services_) {
-      if (by_rule) {
-        for (const auto& [rule, series] : kept.by_rule) {
-          add(labels_of(service, "rule", rule), series.sums);
-        }
-        continue;
-      }
-      for (const auto& [job, series] : kept.by_job) {
-        add(labels_of(service, "job", job_label(job)), series.sums);
-      }
-      add(labels_of(service, "job", "other"), kept.other);
-    }
-  };
-  family("weir_rule_requests_total", "Requests served under a rule.", &Sums::requests, false, true);
-  family("weir_rule_bytes_total", "Bytes of requests served under a rule.", &Sums::bytes, false,
-         true);
-  family("weir_rule_wait_seconds_total", "Time that requests under a rule waited before dispatch.",
-         &Sums::wait_ns, true, true);
-  family("weir_job_requests_total", "Completed requests of a job.", &Sums::requests, false, false);
-  family("weir_job_bytes_total", "Bytes of completed requests of a job.", &Sums::bytes, false,
-         false);
-  family("weir_job_wait_seconds_total", "Time that requests of a job waited before dispatch.",
-         &Sums::wait_ns, true, false);
-  Family records(page, "weir_job_record_tokens", "gauge",
-                 "Tokens that a job has lent (positive) or borrowed (negative).");
-  for (const ServiceSnapshot& one : shot.services) {
-    const Service& kept = services_[one.name];
-    for (const JobSnapshot& job : one.jobs) {
-      if (!kept.by_job.contains(job.job)) continue;
-      records.add_signed(labels_of(one.name, "job", job_label(job.job)), job.record);
-    }
-  }
+  locks_.add_to(page, shot.locks);
+  add_rules(page);
+  add_jobs(page, shot);
   return page;
 }
 

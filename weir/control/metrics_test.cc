@@ -35,16 +35,36 @@ TEST(Metrics, EscapesWhatWouldEndALabelOrALine) {
 }
 
 TEST(Metrics, OtherJobsAreOneSeriesAndNoneShrinks) {
-  Metrics metrics;
+  Metrics metrics("1.2");
   const std::string first = metrics.scrape(with_jobs(std::chrono::seconds{1}, 200, 5));
   EXPECT_EQ(lines_with(first, "weir_job_requests_total{"), Metrics::kJobsMax + 1);
-  EXPECT_NE(first.find("job=\"other\"} 750\n"), std::string::npos) << "150 jobs of 5";
+  EXPECT_NE(first.find("jobid=\"other\"} 750\n"), std::string::npos) << "150 jobs of 5";
   const std::string second = metrics.scrape(with_jobs(std::chrono::seconds{2}, 200, 7));
-  EXPECT_NE(second.find("job=\"other\"} 1050\n"), std::string::npos);
+  EXPECT_NE(second.find("jobid=\"other\"} 1050\n"), std::string::npos);
+}
+
+TEST(Metrics, DirectionsAreApartAndTimesAreSums) {
+  Snapshot shot = with_jobs(std::chrono::seconds{1}, 1, 5);
+  JobSnapshot& job = shot.services[0].jobs[0];
+  job.read_bytes = 300;
+  job.written_bytes = 7;
+  job.wait_ns = 20'000'350'000;
+  job.latency_ns = 21'000'000'000;
+  Metrics metrics("1.2");
+  const std::string page = metrics.scrape(shot);
+  const std::string of = "{service=\"ost_io\",jobid=\"j0\"";
+  for (const std::string& line : {std::string("weir_build_info{version=\"1.2\"} 1\n"),
+                                  "weir_job_requests_total" + of + "} 5\n",
+                                  "weir_job_bytes_total" + of + ",direction=\"read\"} 300\n",
+                                  "weir_job_bytes_total" + of + ",direction=\"write\"} 7\n",
+                                  "weir_job_wait_seconds_total" + of + "} 20.000350000\n",
+                                  "weir_job_latency_seconds_total" + of + "} 21.000000000\n"}) {
+    EXPECT_NE(page.find(line), std::string::npos) << line;
+  }
 }
 
 TEST(Metrics, SeriesThatDoNotMoveEnd) {
-  Metrics metrics;
+  Metrics metrics("1.2");
   metrics.scrape(with_jobs(std::chrono::seconds{1}, 3, 5));
   const std::string late = metrics.scrape(with_jobs(std::chrono::seconds{400}, 3, 5));
   EXPECT_EQ(lines_with(late, "weir_job_requests_total{"), 1U) << "other alone";
@@ -60,9 +80,9 @@ TEST(Metrics, AClassThatWasForgottenTakesNothingAway) {
     service.classes.back().totals.served = served;
     return one;
   };
-  Metrics metrics;
+  Metrics metrics("1.2");
   metrics.scrape(shot(std::chrono::seconds{1}, 10));
-  metrics.scrape(shot(std::chrono::seconds{2}, 3));  // made anew
+  metrics.scrape(shot(std::chrono::seconds{2}, 3));  // created again
   const std::string page = metrics.scrape(shot(std::chrono::seconds{3}, 4));
   EXPECT_NE(page.find("weir_rule_requests_total{service=\"ost_io\",rule=\"dd\"} 14\n"),
             std::string::npos)
@@ -86,7 +106,7 @@ Snapshot with_lock_clients(std::size_t count, std::size_t first_has) {
 }
 
 TEST(Metrics, HaveLocksOnlyWhereThereIsALockService) {
-  Metrics metrics;
+  Metrics metrics("1.2");
   EXPECT_EQ(metrics.scrape({}).find("weir_lock_"), std::string::npos);
   const std::string page = metrics.scrape(with_lock_clients(3, 50));
   EXPECT_NE(page.find("weir_lock_limit{namespace=\"locks\"} 1000\n"), std::string::npos);
@@ -101,16 +121,16 @@ TEST(Metrics, HaveLocksOnlyWhereThereIsALockService) {
 }
 
 TEST(Metrics, FewClientsOfLocksHaveASeriesAndKeepIt) {
-  Metrics metrics;
+  Metrics metrics("1.2");
   const std::string first = metrics.scrape(with_lock_clients(50, 50));
-  EXPECT_EQ(lines_with(first, "weir_lock_client_locks{"), Metrics::kLockClientsMax + 1);
+  EXPECT_EQ(lines_with(first, "weir_lock_client_locks{"), LockMetrics::kClientsMax + 1);
   EXPECT_NE(first.find("client=\"other\"} 307\n"), std::string::npos) << "30 of 10, and 7";
   const std::string second = metrics.scrape(with_lock_clients(50, 1));
   EXPECT_NE(second.find("client=\"1\"} 1\n"), std::string::npos) << "among the last, but named";
 }
 
 TEST(Metrics, HaveTurnsOfGroupsAndSlicesOnlyWhereThereAreSome) {
-  Metrics metrics;
+  Metrics metrics("1.2");
   EXPECT_EQ(metrics.scrape(with_jobs(std::chrono::seconds{1}, 1, 1)).find("weir_group_"),
             std::string::npos);
   Snapshot shot = with_jobs(std::chrono::seconds{1}, 1, 1);

@@ -76,7 +76,7 @@ void add_export(Params& params, serve::ServedExport& served, const Moment& momen
               check_cleanup_interval});
 }
 
-// Whether the glob matches the first so many parts; a part may contain dots.
+// Whether the glob matches the first `count` parts; a part may contain dots.
 bool fits(const std::string& glob, const std::vector<std::string>& parts, std::size_t count) {
   const auto end = parts.begin() + static_cast<std::ptrdiff_t>(count);
   const std::string slashed = fmt::format("{}", fmt::join(parts.begin(), end, "/"));

@@ -108,7 +108,7 @@ void add_rule(ServiceSnapshot& shot, RuleSnapshot one) {
   if (shot.rules.size() < ServiceSnapshot::kRulesMax) shot.rules.push_back(std::move(one));
 }
 
-// Those in force. Without a book of what is kept all are.
+// The active rules. Without a book of kept rules, all of them.
 void add_rules(ServiceSnapshot& shot, const Target& target, const serve::KeptRules* book) {
   for (const Head head : kHeads) {
     const RuleView* const rules = target.rules(head);
@@ -183,6 +183,21 @@ GroupsSnapshot groups_shot(const serve::ServiceGroups& groups, const Target& tar
   return shot;
 }
 
+SlotsSnapshot slots_shot(const Target& target) {
+  SlotsSnapshot shot;
+  shot.count = target.slots();
+  const SlotSearch* const search = target.slot_search();
+  if (search == nullptr) return shot;
+  const auto ns = [](std::optional<Nanoseconds> time) {
+    return time ? std::optional(static_cast<std::uint64_t>(time->count())) : std::nullopt;
+  };
+  shot.is_auto = true;
+  shot.is_settled = search->is_settled();
+  shot.latency_ns = ns(search->latency());
+  shot.latency_target_ns = ns(search->options().latency_target);
+  return shot;
+}
+
 void begin_target(const Target& target, const serve::Service* service, ServiceSnapshot& shot,
                   Instant now) {
   shot.now = now;
@@ -192,6 +207,7 @@ void begin_target(const Target& target, const serve::Service* service, ServiceSn
   if (const auto capacity = target.capacity()) {
     shot.capacity = tokens_in(*capacity, std::chrono::seconds{1}).count();
   }
+  shot.slots = slots_shot(target);
   const Controller* const controller = target.controller();
   shot.adaptive = controller == nullptr ? "off" : controller->suspended().value_or("on");
   add_policies(shot, target);

@@ -115,6 +115,15 @@ struct GroupsSnapshot {
   std::uint64_t ragged = 0;
 };
 
+// Requests that the stores work on at a time.
+struct SlotsSnapshot {
+  std::uint32_t count = 0;
+  bool is_auto = false;
+  bool is_settled = false;
+  std::optional<std::uint64_t> latency_ns;  // mean time in the store, if it is measured
+  std::optional<std::uint64_t> latency_target_ns;
+};
+
 struct ServiceSnapshot {
   std::string name;
   Instant now{};  // of the clock of its Target
@@ -129,6 +138,7 @@ struct ServiceSnapshot {
   std::string adaptive;                   // "off", "on", or the reason why it is suspended
   std::uint64_t queued = 0;
   std::uint64_t running = 0;
+  SlotsSnapshot slots;
   std::uint64_t overflowed = 0;
   std::optional<GroupsSnapshot> groups;
 

@@ -19,7 +19,7 @@ using std::chrono::milliseconds;
 
 Instant at(std::int64_t ms) { return instant_at(0) + milliseconds{ms}; }
 
-// One server in a cluster of its own, or alone.
+// One server, in a cluster of one or without a cluster.
 struct Server {
   Server() {
     EXPECT_TRUE(target.set_policy("tbf", "jobid", Heads::kBoth, {}));
@@ -30,7 +30,7 @@ struct Server {
     target.shutdown(at(1'000'000));
     served(1'000'000);
   }
-  // Carries messages to and fro.
+  // Exchanges messages in both directions.
   void exchange(std::int64_t ms) {
     for (int turn = 0; turn < 3; ++turn) {
       for (const EpochMessage& message : member.take_outgoing()) leader.receive(1, message, at(ms));
@@ -151,7 +151,7 @@ TEST(ClusterRules, AfterAnErrorItJoinsAnew) {
   EXPECT_EQ(server.participant.epochs(), 1U);
 }
 
-// One job on two servers, under a rule that gives each job it matches a limit of its own.
+// One job on two servers, under a rule that limits each matching job separately.
 struct Pair {
   explicit Pair(const std::string& rule) : name(rule.substr(6, rule.find(' ', 6) - 6)) {
     for (One& one : servers) {
@@ -204,7 +204,7 @@ struct Pair {
       one.target.complete(decision.request(), at(ms));
     }
   }
-  // Both servers from one time to another; what each was served counts from then on.
+  // Runs both servers from one time to another, and counts the served requests of each.
   void run(std::int64_t from_ms, std::int64_t to_ms) {
     for (One& one : servers) one.counts.clear();
     for (std::int64_t ms = from_ms; ms < to_ms; ++ms) step(ms);
@@ -278,7 +278,7 @@ TEST(ClusterRules, TheLowestLimitsHoldInEveryWindow) {
   pair.start();
   std::vector<std::int64_t> times;
   for (std::int64_t ms = 1; ms <= 60'000; ++ms) {
-    // Much on both, then on one and on the other.
+    // High load on both, then on one, then on the other.
     const std::int64_t phase = ms / 7'000 % 3;
     for (const std::size_t server : {0U, 1U}) {
       const bool is_hot = phase == 0 || phase == static_cast<std::int64_t>(server) + 1;
@@ -316,8 +316,8 @@ TEST(ClusterRules, AJobThatIsGoneGivesItsPlaceBack) {
   EXPECT_NEAR(pair.servers[1].counts["job3"], 1000, 30);
 }
 
-// Of two servers one has small requests at a steady pace, the other large ones without end. If
-// demand were counted in requests, the first would seem to want nearly nothing.
+// One of two servers has small requests at a steady rate, the other has a backlog of large ones. If
+// demand were counted in requests, the first would seem to need almost nothing.
 TEST(ClusterRules, DemandIsInTokensOfTheRule) {
   Pair pair("start each jobid={*} rate=400000 cost=bytes burst=8192 by=rule scope=cluster");
   pair.start();
@@ -353,7 +353,7 @@ TEST(RuleGauge, CountsWhatWasServedAndWhatWaits) {
   EXPECT_EQ(gauge.measure(rules, at(20)).ops, 500 * kMilli);
 }
 
-// More than the limit is of no use to anybody, and long queues take long to count.
+// Demand beyond the limit cannot be used, and long queues take long to count.
 TEST(RuleGauge, CountsNoMoreThanTheLimitLetsThrough) {
   Server server;
   RuleGauge gauge("wide", at(0));

@@ -58,7 +58,7 @@ struct Server {
       target.admit(request, head, now);
     }
   }
-  // The group whose request begins, -1 for nothing.
+  // The group whose request starts; -1 if none does.
   int begin(Instant now) {
     const Decision decision = target.next(now);
     if (decision.kind() != Decision::Kind::kRun) return -1;
@@ -80,7 +80,7 @@ struct Server {
 // On one server, as the daemon runs it: one request takes one millisecond.
 struct Alone : Server {
   using Server::Server;
-  // What group is served in each millisecond.
+  // The group that is served in each millisecond.
   std::string run(std::int64_t from_ms, std::int64_t to_ms) {
     std::string served;
     for (std::int64_t ms = from_ms; ms < to_ms; ++ms) {
@@ -179,7 +179,7 @@ TEST(GroupEpochs, AQuietPhaseIsBounded) {
   EXPECT_EQ(server.use.ragged(), 1U);
 }
 
-// One that is never answered, as by servers that stand still.
+// A handler that never answers, as if the other servers were stopped.
 struct Mute final : EpochHandler {
   void next_epoch(std::int64_t, EpochBytes, EpochCallback callback, Instant) override {
     asked = std::move(callback);
@@ -249,7 +249,7 @@ TEST(GroupEpochs, ALeaderThatSaysThereAreNoServersIsNotBelieved) {
   for (const std::int64_t servers : {std::int64_t{0}, std::int64_t{-1}, INT64_MIN, INT64_MAX}) {
     EpochVector data = own;
     data[0] = servers;
-    data[1] = 7 * (servers > 1 ? std::int64_t{kEpochMembersMax} : 1);  // as if it were right
+    data[1] = 7 * (servers > 1 ? std::int64_t{kEpochMembersMax} : 1);  // as if it were valid
     server.use.start_epoch(1, pack_vector(data), at(0));
     EXPECT_FALSE(server.use.preferred());
     EXPECT_TRUE(server.use.is_mixed());
@@ -282,8 +282,9 @@ EpochBytes reduced(const std::vector<std::unique_ptr<Server>>& servers, Instant 
   return sum;
 }
 
-// Whoever has requests anywhere, and whoever was cut off for a while: all choose the same, and no
-// group that has requests all the time waits for longer than one turn of each other.
+// Whichever groups have requests, and whichever servers were cut off for a while: all servers
+// choose the same group, and no group that always has requests waits longer than one turn of each
+// other group.
 RC_GTEST_PROP(GroupEpochsProperty, AllChooseTheSameAndNobodyStarves, ()) {
   std::vector<std::unique_ptr<Server>> servers;
   const auto count = *rc::gen::inRange<std::size_t>(1, 5);

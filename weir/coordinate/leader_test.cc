@@ -46,7 +46,7 @@ struct Round {
       answers[out.to] = out.message;
     }
   }
-  // The epoch or the error it was told last; 0 for nothing.
+  // The epoch or error that was last sent to it; 0 if none was.
   std::int64_t told(MemberId member) const {
     const auto found = answers.find(member);
     if (found == answers.end()) return 0;
@@ -126,7 +126,7 @@ TEST(EpochLeader, TheLargestTimeoutCounts) {
   EXPECT_EQ(round.leader.members(), 1U);
 }
 
-// Who asked for the largest timeout goes: what is left of it is shorter, and so is the wait.
+// The member with the largest timeout leaves: the remaining timeout is shorter, and so is the wait.
 TEST(EpochLeader, WakesInTimeWhenThePatientOneLeaves) {
   Round round;
   round.ready(1, kFirstEpoch, 0);
@@ -208,7 +208,7 @@ TEST(EpochLeader, TurnsForeignOpaqueDataRound) {
   EXPECT_EQ(std::get<Start>(round.answers.at(1)).data, (EpochBytes{std::byte{2}, std::byte{1}}));
 }
 
-// Every order in which five may come gives the same sum.
+// Every order in which five members signal gives the same sum.
 TEST(EpochLeader, TheReductionIsIndependentOfOrder) {
   std::vector<MemberId> order{1, 2, 3, 4, 5};
   do {

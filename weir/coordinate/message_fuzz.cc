@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// No bytes of a peer may crash the decoder, a leader or a member; what decodes must encode to the
-// very same bytes; and what rides along must be read or refused.
+// No bytes of a peer may crash the decoder, a leader or a member; a decoded message must encode to
+// the same bytes; and its payload must be accepted or rejected.
 #include <cstddef>
 #include <cstdint>
 #include <span>

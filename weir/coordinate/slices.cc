@@ -15,7 +15,7 @@ using Wide = __int128;
 // Maximum per message; the others follow in the next one.
 constexpr std::uint32_t kAsksMax = 256;
 constexpr std::uint32_t kDefinitionsMax = 512;
-// A refused class asks again after so many claims.
+// A refused class asks again after this many claims.
 constexpr std::uint32_t kAskAgain = 100;
 // The fraction of its cut-off amount that a member without demand keeps: it can start at once, and
 // all of them together hold half a percent of the limit.

@@ -107,8 +107,8 @@ class SliceLeader final : public LeaderRoundPayload {
   std::uint64_t refused() const { return refused_; }
   // The last grant of a member, for listings.
   std::int64_t slice(MemberId member, std::string_view name) const;
-  // What a member may use now, for the first so many classes with a grant: its slice until that has
-  // expired, then the amount of a server that is cut off.
+  // What a member may use now, for the first classes with a grant up to a maximum: its slice until
+  // that has expired, then the amount of a server that is cut off.
   struct InUse {
     std::string of;
     std::int64_t milli = 0;

@@ -18,7 +18,7 @@ constexpr std::int64_t kLimit = 1000 * kMilli;
 Instant at(std::int64_t ms) { return instant_at(0) + milliseconds{ms}; }
 std::optional<std::int64_t> same_limit(std::string_view) { return kLimit; }
 
-// Members and a leader that hear each other at once.
+// Members and a leader that exchange messages without delay.
 struct Cluster {
   explicit Cluster(std::size_t count, SliceLeader::Options options = {.is_first = true})
       : leader(options, same_limit, at(0)) {
@@ -67,7 +67,8 @@ TEST(Slices, FollowDemand) {
   EXPECT_NEAR(static_cast<double>(cluster.slice(1, 300)), 0.1 * kLimit, 0.02 * kLimit);
 }
 
-// Who has nothing to do gives its slice up in its claim, and another has it in the same round.
+// A member without demand releases its slice in its claim, and another one gets it in the same
+// round.
 TEST(Slices, AHotSpotMovesInOneRound) {
   Cluster cluster(10);
   std::vector<std::int64_t> demand(10, 0);
@@ -111,7 +112,7 @@ TEST(Slices, AreNotHandedOutAgainBeforeLeaseAndMargin) {
   EXPECT_GT(cluster.slice(0, 450), kLimit * 9 / 10);
 }
 
-// A new leader that knows nothing gives nobody what an absent one may hold.
+// A new leader grants no member what an absent one may still hold.
 TEST(Slices, ANewLeaderWaitsForOldLeases) {
   Cluster cluster(3);
   cluster.demand({300, 300, 300});
@@ -137,7 +138,7 @@ TEST(Slices, ANewLeaderWaitsForOldLeases) {
   EXPECT_LE(cluster.slice(0, 610), kLimit - 2 * (kLimit / 30)) << "the two that are away";
 }
 
-// A server that is gone for good is reserved nothing, and the others hear that they are fewer.
+// Nothing is reserved for a forgotten server, and the others receive the smaller number of members.
 TEST(Slices, OneThatWasForgottenIsReservedNothingAndNotCounted) {
   Cluster cluster(4);
   cluster.demand({500, 500, 500, 500});
@@ -151,9 +152,9 @@ TEST(Slices, OneThatWasForgottenIsReservedNothingAndNotCounted) {
   EXPECT_FALSE(cluster.leader.knows(3));
   EXPECT_EQ(cluster.members[0]->members(), 3U);
   EXPECT_GE(cluster.sum(890) - cluster.slice(3, 890), kLimit * 999 / 1000);
-  // If it lives all the same, it is what the limit is exceeded by.
+  // If it still runs, the limit is exceeded by this amount.
   EXPECT_EQ(cluster.slice(3, 890), kLimit / 40);
-  // Who comes back is counted again.
+  // A server that comes back is counted again.
   cluster.away[3] = false;
   for (int round = 90; round < 100; ++round) cluster.round(round * 10);
   EXPECT_EQ(cluster.members[0]->members(), 4U);
@@ -191,7 +192,7 @@ TEST(Slices, OneThatSignalsIsNotForgotten) {
   EXPECT_TRUE(cluster.members[1]->granted(cluster.leader.grant(1), at(5000)));
 }
 
-// What members say they were is no more than a new leader has names for.
+// The number of members that is reported to a new leader counts only as far as there are names.
 TEST(Slices, ANewLeaderCountsThoseThatAreAwayByTheirNames) {
   Cluster cluster(4);
   cluster.demand({300, 300, 300, 300});
@@ -206,12 +207,12 @@ TEST(Slices, ANewLeaderCountsThoseThatAreAwayByTheirNames) {
     next.close(at(ms));
     ASSERT_TRUE(member.granted(next.grant(0), at(ms)));
   };
-  next.set_absent(2);  // of the four one was forgotten; two have not come
+  next.set_absent(2);  // one of four was forgotten; two have not joined
   round(210);
   EXPECT_EQ(next.members(), 3U) << "while it waits for old leases too";
   round(620);
   EXPECT_EQ(next.members(), 3U);
-  next.set_absent(5);  // newcomers that have not come are not those
+  next.set_absent(5);  // new servers that have not joined do not count
   round(630);
   EXPECT_EQ(next.members(), 3U);
   next.set_absent(0);
@@ -263,7 +264,7 @@ TEST(Slices, WhatAServerUsesThatHasStartedAndNotSignalledIsLeftFree) {
     EXPECT_GE(cluster.slice(2, round * 10), kLimit / 40) << "it is never held up";
   }
   EXPECT_NEAR(static_cast<double>(cluster.slice(2, 600)), kLimit / 3.0, kLimit * 0.02);
-  // One that only has a name is away, and was never here.
+  // A server that only has a name is away, and was never a member.
   cluster.leader.set_absent(1);
   EXPECT_EQ(cluster.leader.members(), 3U);
 }
@@ -304,7 +305,7 @@ TEST(Slices, GarbageIsRefused) {
   EXPECT_FALSE(cluster.members[0]->granted(EpochBytes(9), at(0)));
 }
 
-// One that claims to hold what it never got does not make the others' slices shrink.
+// A member that claims to hold more than it was granted does not reduce the slices of others.
 TEST(Slices, AFalseClaimIsCutToWhatWasGiven) {
   Cluster cluster(2);
   cluster.demand({500, 500});

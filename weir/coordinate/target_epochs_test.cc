@@ -12,7 +12,7 @@ using std::chrono::milliseconds;
 
 Instant at(std::int64_t ms) { return instant_at(0) + milliseconds{ms}; }
 
-// Counts what a scheduler asks of it, and calls back at once.
+// Counts the calls of a scheduler, and calls back at once.
 class EpochCounter final : public EpochHandler {
  public:
   void next_epoch(std::int64_t current, EpochBytes data, EpochCallback callback,

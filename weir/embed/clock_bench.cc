@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a decision costs when it has to read the clock itself, beside the bare read.
+// The cost of a decision that reads the clock itself, and the cost of reading the clock alone.
 #include <benchmark/benchmark.h>
 
 #include "weir/host/clock.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What threads get through one SharedGate: whole turns a second, each a triple of complete, admit
-// and next under one lock, all classes with a backlog.
+// Throughput of threads that share one SharedGate, in turns per second: each is a triple of
+// complete, admit and next under one lock, and all classes have a backlog.
 #include <deque>
 #include <memory>
 #include <string>
@@ -22,7 +22,7 @@ struct Shop {
     auto made = SharedGate::create({.slots = 16, .rules = {.classes_max = classes}});
     WEIR_ASSERT(made && (*made)->start_policy("tbf", "jobid", Heads::kBoth));
     gate = std::move(*made);
-    // So fast that nobody waits for a token.
+    // So fast that no request waits for a token.
     WEIR_ASSERT(gate->apply_rule("change default rate=999999 burst=1000000000"));
     for (std::uint64_t i = 0; i < requests.size(); ++i) {
       requests[i].attributes.job = JobId("job" + std::to_string(i % classes));

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A lock that its users try: a loop that finds it taken leaves its work for the holder and goes on.
-// Only rare callers wait for it.
+// A lock that its users try: a loop that finds it taken leaves its work for the holder and
+// continues. Only rare callers wait for it.
 //
 //   if (!lock.try_lock()) ...leave the work where the holder looks for it, and try once more...
 //   lock.unlock();           then look for work that was left meanwhile
 //
 // try_lock() and unlock() are totally ordered with all other sequentially consistent operations: a
-// thread that has left work and then finds the lock taken knows that the holder looks for work
-// after it. A mutex promises this only if it is locked. Not recursive. clang does not check what it
-// guards, because a server with one loop has no need to lock; use Mutex (mutex.h) wherever threads
-// may wait.
+// thread that has left work and then finds the lock taken can rely on the holder to look for work
+// after that. A mutex promises this only if it is locked. Not recursive. clang does not check what
+// it guards, because a server with one loop has no need to lock; use Mutex (mutex.h) wherever
+// threads may wait.
 #pragma once
 
 #include <atomic>

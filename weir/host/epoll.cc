@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::uint32_t kBroken = EPOLLERR | EPOLLHUP;
 
-// Repeats a call that a signal has interrupted. Its count, or the errno below zero.
+// Repeats a call that was interrupted by a signal. Returns its count, or a negative errno.
 template <class Call>
 std::int32_t result_of(Call call) {
   for (;;) {
@@ -121,7 +121,7 @@ void Epoll::begin_out(Watched& one, Out kind, Operation& operation) {
   one.out_kind = kind;
 }
 
-// A client that leaves before it is accepted must not make accept4(2) wait for the next one.
+// If a client disconnects before it is accepted, accept4(2) must not block until the next one.
 void Epoll::accept(int listener, Operation& operation) {
   const int flags = fcntl(listener, F_GETFL);
   if ((flags & O_NONBLOCK) == 0) fcntl(listener, F_SETFL, flags | O_NONBLOCK);
@@ -237,7 +237,7 @@ void Epoll::accept_some(Watched& one) {
         result_of([&] { return accept4(one.fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); });
     if (would_wait(result)) return;
     if (result < 0) return end_in(one, {result, 0});
-    WEIR_ASSERT(watched(result).events == 0, result);  // whoever had the number has told us
+    WEIR_ASSERT(watched(result).events == 0, result);  // forget() was called for an earlier one
     operation->done(*operation, {result, Completion::kGoesOn});
   }
 }
@@ -291,7 +291,7 @@ void Epoll::send_rest(Watched& one) {
 
 bool Epoll::may_try(int file) { return !watched(file).refuses_nowait; }
 
-// What cannot be had without waiting is left to a thread, errors included.
+// Calls that would block are left to a thread, and so are errors.
 void Epoll::tried(int file, Operation& operation, ssize_t result, const FileJob& job) {
   if (result >= 0) return finish(operation, static_cast<std::int32_t>(result));
   if (errno == EOPNOTSUPP || errno == EINVAL) watched(file).refuses_nowait = true;
@@ -321,7 +321,7 @@ void Epoll::write(int file, std::span<const std::byte> buffer, std::uint64_t off
                     .length = buffer.size(),
                     .offset = offset,
                     .operation = &operation};
-  // A durable write waits for the device by its nature.
+  // A durable write always waits for the device.
   if (copy != Copy::kHere || flags != 0 || !may_try(file)) return workers_->add(job);
   const iovec part{memory, buffer.size()};
   tried(file, operation, pwritev2(file, &part, 1, static_cast<off_t>(offset), RWF_NOWAIT), job);
@@ -375,7 +375,7 @@ void Epoll::cancel(Operation& operation) {
 }
 
 void Epoll::wait(Instant until, Instant now) {
-  if (event_count_ > 0) return;  // the last ones were not reaped
+  if (event_count_ > 0) return;  // the last events were not reaped
   int timeout = -1;
   if (!finished_.empty() || until <= now) {
     timeout = 0;
@@ -389,8 +389,8 @@ void Epoll::wait(Instant until, Instant now) {
 }
 
 void Epoll::reap() {
-  // Only what is here now: an operation that completes at once, again and again, must not keep a
-  // turn from ending.
+  // Only operations that have completed now: an operation that completes at once again and again
+  // must not prolong a turn.
   std::swap(finished_, reaped_);
   for (const Finished& one : reaped_) one.operation->done(*one.operation, one.completion);
   reaped_.clear();

@@ -5,17 +5,17 @@
 //
 //   sockets     level-triggered. A socket stays registered while it is in use, so a receive costs
 //               one recv(2) and no epoll_ctl(2). A send is tried at once; what the socket does not
-//               take is remembered and sent when it has room
-//   files       tried at once if the call can say that it would wait (RWF_NOWAIT), else given to
-//               a thread (file_workers.h)
-//   deadlines   a timerfd: epoll_wait(2) counts milliseconds
+//               accept is sent when it has room
+//   files       tried at once if the call can report that it would block (RWF_NOWAIT), otherwise
+//               passed to a thread (file_workers.h)
+//   deadlines   a timerfd, because epoll_wait(2) has a resolution of milliseconds
 //
-// A descriptor that reports something nobody has asked for is taken out of epoll until somebody
-// does, so that a hung-up peer of a connection at its limits does not keep the loop busy.
+// A descriptor that reports an event which no operation waits for is removed from epoll until one
+// does, so that a connection at its limits whose peer has hung up does not keep the loop busy.
 //
-// A turn takes what is there: one receive for each socket, kAcceptsMax connections for each
-// listener, kEventsMax descriptors. The rest is reported again in the next turn, in which the
-// kernel begins with those that had no turn.
+// The work of a turn is bounded: one receive for each socket, kAcceptsMax connections for each
+// listener, kEventsMax descriptors. The rest is reported again in the next turn, which starts with
+// the descriptors that were not served.
 #pragma once
 
 #include <array>
@@ -36,7 +36,7 @@ namespace weir::host {
 
 class Epoll final : public IoLoop {
  public:
-  // Of one turn.
+  // Per turn.
   static constexpr int kEventsMax = 256;
   static constexpr int kAcceptsMax = 64;
   // Copied by one receive_into(), about 0.2 ms.
@@ -75,16 +75,16 @@ class Epoll final : public IoLoop {
   // What is in progress on a descriptor.
   struct Watched {
     int fd = -1;
-    std::uint32_t events = 0;  // that epoll was told to report
+    std::uint32_t events = 0;  // registered with epoll
     Operation* in = nullptr;
     Operation* out = nullptr;
     In in_kind = In::kReceive;
     Out out_kind = Out::kSend;
     bool refuses_nowait = false;   // of a file
     std::span<std::byte> into;     // of kReceiveInto
-    std::size_t got = 0;           // of it
+    std::size_t got = 0;           // bytes received into it
     std::vector<iovec> unsent;     // of kSend
-    std::size_t first_unsent = 0;  // of them
+    std::size_t first_unsent = 0;  // index of the first one not sent
     std::int32_t sent = 0;
   };
   struct Finished {
@@ -98,8 +98,8 @@ class Epoll final : public IoLoop {
   Watched& watched(int fd);
   void begin_in(int fd, In kind, Operation& operation);
   void begin_out(Watched& one, Out kind, Operation& operation);
-  // What epoll reports from now on; 0: nothing, not even that the peer has hung up. Not 0: the
-  // errno below zero of a descriptor that epoll cannot take.
+  // Sets the events that epoll reports; 0: none, not even that the peer has hung up. Returns 0, or
+  // a negative errno if epoll does not support the descriptor.
   int set_events(Watched& one, std::uint32_t events);
   void occurred(const epoll_event& event);
   void go_in(Watched& one);
@@ -111,7 +111,7 @@ class Epoll final : public IoLoop {
   // Ends the operation and calls its done().
   static void end_in(Watched& one, const Completion& completion);
   void end_out(Watched& one, std::int32_t result);
-  // For the next reap().
+  // Reported by the next reap().
   void finish(Operation& operation, std::int32_t result);
   bool may_try(int file);
   void tried(int file, Operation& operation, ssize_t result, const FileJob& job);

@@ -43,7 +43,7 @@ std::int32_t FileWorkers::run(const FileJob& job) {
   return static_cast<std::int32_t>(result < 0 ? -errno : result);
 }
 
-// What the loop and the threads share. A file is in `turns` when one of its jobs may start.
+// State shared by the loop and the threads. A file is in `turns` when one of its jobs may start.
 struct FileWorkers::Crew {
   Crew(Fd wake_fd, Run make_call) : run(std::move(make_call)), results(std::move(wake_fd)) {}
 
@@ -53,13 +53,13 @@ struct FileWorkers::Crew {
     bool has_turn = false;
   };
 
-  // False: the system refuses.
+  // False: the system refuses to start a thread.
   bool start_thread(const std::shared_ptr<Crew>& self) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   void work();
   void give_turn(int file, Lane& lane) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   FileJob next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   void ended(int file) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
-  // Jobs that run, and those that could.
+  // Running jobs, and jobs that could start.
   std::uint32_t running() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   std::uint32_t startable() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
 
@@ -74,7 +74,7 @@ struct FileWorkers::Crew {
   bool is_over ABSL_GUARDED_BY(mutex) = false;
 };
 
-// Detached: whoever ends the crew does not wait for a call that may never return.
+// Detached, because the destructor must not wait for a call that may never return.
 bool FileWorkers::Crew::start_thread(const std::shared_ptr<Crew>& self) {
   try {
     std::thread([self] { self->work(); }).detach();
@@ -82,7 +82,7 @@ bool FileWorkers::Crew::start_thread(const std::shared_ptr<Crew>& self) {
     return false;
   }
   ++threads;
-  ++idle;  // it will look for a job
+  ++idle;  // it is about to look for a job
   return true;
 }
 
@@ -139,7 +139,7 @@ void FileWorkers::Crew::work() {
     const FileJob job = next();
     lock.unlock();
     const std::int32_t result = run(job);
-    // A closed box: nobody is there to be told.
+    // Fails only if the mailbox is closed; the result is then not needed.
     (void)results.put_always({job.operation, result});
     lock.lock();
     ended(job.file);
@@ -160,7 +160,7 @@ Result<std::unique_ptr<FileWorkers>> FileWorkers::create(Run run) {
   return std::unique_ptr<FileWorkers>(new FileWorkers(crew));
 }
 
-// Waits for the threads that have nothing to do, so that nothing of them is left.
+// Waits only for idle threads, so that none of them remains.
 FileWorkers::~FileWorkers() {
   crew_->results.close();
   const MutexLock lock(crew_->mutex);
@@ -174,7 +174,7 @@ void FileWorkers::add(const FileJob& job) {
   Crew::Lane& lane = crew_->lanes[job.file];
   lane.waiting.push_back(job);
   crew_->give_turn(job.file, lane);
-  // An idle thread counts until it runs, though it may have been woken for another job.
+  // An idle thread counts as idle until it runs, even if it was woken for another job.
   const std::uint32_t startable = crew_->startable();
   if (startable > crew_->idle && crew_->threads < kThreadsMax) {
     (void)crew_->start_thread(crew_);

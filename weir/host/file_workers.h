@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Threads that make the calls on files which may wait, for an event loop that must not:
+// Threads for calls on files that may block, for an event loop that must not:
 //
 //   workers.add({.kind = FileJob::Kind::kSync, .file = file, .operation = &operation});
 //   ... workers.fd() becomes readable ...
 //   for (const FileResult& result : workers.take()) ...
 //
-// Threads are started when there is work for them, kThreadsMax at most, and stay. Jobs of one file
-// run kOfFileMax at a time, and files take turns: a file whose calls never return holds that many
-// threads and no more, so others continue. Results come through a Mailbox.
+// Threads are started when there is work for them, at most kThreadsMax, and are kept. At most
+// kOfFileMax jobs of one file run at a time, and files take turns: a file whose calls never return
+// occupies only that many threads, so others continue. Results arrive through a Mailbox.
 //
-// A job that runs cannot be stopped. The destructor does not wait for such a job: its thread ends
-// when the call returns, and its result is dropped. The file and the memory of the job must then
-// outlive it, which a process that is about to end sees to. add(), remove(), take() and the
-// destructor are for one thread.
+// A running job cannot be stopped. The destructor does not wait for it: its thread ends when the
+// call returns, and its result is dropped. The file and the memory of the job must outlive the
+// call, as they do in a process that is about to exit. add(), remove(), take() and the destructor
+// are for one thread.
 #pragma once
 
 #include <cstddef>
@@ -36,7 +36,7 @@ struct FileJob {
   std::byte* memory = nullptr;  // of kRead and kWrite
   std::uint64_t length = 0;
   std::uint64_t offset = 0;
-  Operation* operation = nullptr;  // is not touched by a thread
+  Operation* operation = nullptr;  // not accessed by the threads
 };
 
 struct FileResult {
@@ -46,27 +46,26 @@ struct FileResult {
 
 class FileWorkers {
  public:
-  // As many requests as a service runs at a time unless told otherwise (ServiceOptions::slots).
+  // The default number of requests that a service runs at a time (ServiceOptions::slots).
   static constexpr std::uint32_t kOfFileMax = 16;
-  // Three files that hang leave as many for the others.
+  // Three files that hang leave kOfFileMax threads for the others.
   static constexpr std::uint32_t kThreadsMax = 4 * kOfFileMax;
 
-  // Makes the call; a count, or the errno below zero.
+  // Makes the call and returns a count, or a negative errno.
   using Run = std::function<std::int32_t(const FileJob& job)>;
   static std::int32_t run(const FileJob& job);
 
-  // Starts one thread. With fewer than kThreadsMax, because the system allows no more, jobs wait
-  // longer.
+  // Starts one thread. If the system allows fewer than kThreadsMax threads, jobs wait longer.
   static Result<std::unique_ptr<FileWorkers>> create(Run run = &FileWorkers::run);
   ~FileWorkers();
   FileWorkers(const FileWorkers&) = delete;
   FileWorkers& operator=(const FileWorkers&) = delete;
 
   void add(const FileJob& job);
-  // Whether the operation's job waited, and is no more.
+  // Removes the job of the operation if it has not started; returns whether it was.
   bool remove(const Operation& operation);
 
-  // Written to when there are results; need not be read by those who wait for the edge.
+  // Becomes readable when there are results; edge-triggered waiters need not read it.
   int fd() const;
   std::vector<FileResult> take();
 
@@ -77,7 +76,7 @@ class FileWorkers {
 
   explicit FileWorkers(std::shared_ptr<Crew> crew) : crew_(std::move(crew)) {}
 
-  std::shared_ptr<Crew> crew_;  // its threads have it, too
+  std::shared_ptr<Crew> crew_;  // shared with its threads
 };
 
 }  // namespace weir::host

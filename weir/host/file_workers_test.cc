@@ -18,7 +18,7 @@
 namespace weir::host {
 namespace {
 
-constexpr int kStuckMs = 60'000;  // until something that should have happened counts as stuck
+constexpr int kStuckMs = 60'000;  // after this time a test counts as stuck
 
 bool await_results(const FileWorkers& workers) {
   pollfd waits{workers.fd(), POLLIN, 0};
@@ -26,7 +26,7 @@ bool await_results(const FileWorkers& workers) {
   return poll(&waits, 1, kStuckMs) == 1 && eventfd_read(workers.fd(), &wakes) == 0;
 }
 
-// Calls that do not return before they are let.
+// Calls that block until they are released.
 struct Gated {
   Mutex mutex;
   Condition changed;

@@ -18,12 +18,12 @@ namespace {
 
 constexpr int kTryEveryMs = 10;
 constexpr int kLookEveryMs = 100;        // for the holder
-constexpr unsigned long kExiting = 0x4;  // PF_EXITING of linux/sched.h: it frees what it has
+constexpr unsigned long kExiting = 0x4;  // PF_EXITING of linux/sched.h: it is freeing its resources
 
 }  // namespace
 
-// proc_pid_stat(5): state, ppid, pgrp, session, tty_nr, tpgid and flags are behind the name, which
-// may hold anything.
+// proc_pid_stat(5): state, ppid, pgrp, session, tty_nr, tpgid and flags follow the name, which may
+// contain any bytes.
 bool is_alive(long pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
   const std::string text{std::istreambuf_iterator<char>(file), {}};

@@ -10,16 +10,16 @@
 //   io.read(file, buffer, offset, other);
 //   io.wait(until, now);                      until something completes
 //   now = host::now();
-//   io.reap();                                calls operation.done for whatever has completed
+//   io.reap();                                calls operation.done for completed operations
 //
-// An Operation is embedded in the object it belongs to, which must not move or die before its
-// completion; each is in progress at most once at a time (accept continues until it is stopped).
-// done() is called by reap() alone, never by the call that asks. A socket has at most one receiving
-// and one sending operation at a time. Use receive() for sockets that may be idle: it takes a
-// buffer from a common pool only when data arrives, so a thousand idle sockets hold none. A message
-// header and its vectors may change after wait(). One owner, one thread.
+// An Operation is embedded in the object it belongs to, which must not be moved or destroyed before
+// its completion; each is in progress at most once at a time (accept continues until it is
+// stopped). Only reap() calls done(), never the call that starts the operation. A socket has at
+// most one receiving and one sending operation at a time. Use receive() for sockets that may be
+// idle: it takes a buffer from a common pool only when data arrives, so a thousand idle sockets
+// hold none. A message header and its vectors may change after wait(). One owner, one thread.
 //
-// An IoLoop does not schedule anything and has no timers: the owner says how long to wait.
+// An IoLoop does not schedule anything and has no timers: the owner determines how long to wait.
 #pragma once
 
 #include <cstddef>
@@ -38,12 +38,12 @@
 
 namespace weir::host {
 
-// What became of an operation: a count or a descriptor, or the errno below zero.
+// The result of an operation: a count or a descriptor, or a negative errno.
 struct Completion {
   // Flags, with the values that io_uring uses.
   static constexpr std::uint32_t kHasBuffer = 1U << 0;  // of the common pool
   static constexpr std::uint32_t kGoesOn = 1U << 1;     // the operation is still in progress
-  static constexpr unsigned kBufferShift = 16;          // its number is in the flags from here on
+  static constexpr unsigned kBufferShift = 16;          // of the number of the buffer in the flags
 
   std::int32_t result = 0;
   std::uint32_t flags = 0;
@@ -59,7 +59,7 @@ struct Operation {
   int descriptor = -1;  // the IoLoop's own
 };
 
-// Memory of the common pool: pages of the kernel, which are resident once they are used.
+// Memory of the common pool, mapped directly: pages become resident when they are first used.
 class ReceiveMemory {
  public:
   static Result<ReceiveMemory> create(std::uint32_t buffers, std::uint32_t bytes);
@@ -83,7 +83,7 @@ class ReceiveMemory {
 class IoLoop {
  public:
   struct Options {
-    std::uint32_t entries = 1024;         // operations handed over at once; more take another call
+    std::uint32_t entries = 1024;         // operations submitted at once; more need another call
     std::uint32_t receive_buffers = 64;   // a power of 2
     std::uint32_t receive_bytes = 32768;  // of each
   };
@@ -101,7 +101,7 @@ class IoLoop {
   virtual void accept(int listener, Operation& operation) = 0;
 
   // Into a buffer of the common pool; received() is valid until give_back(), which must follow.
-  // ENOBUFS when all are in use: ask again in the next turn.
+  // ENOBUFS when all are in use: try again in the next turn.
   virtual void receive(int socket, Operation& operation) = 0;
   std::span<const std::byte> received(const Completion& completion) const {
     if (completion.result <= 0) return {};
@@ -110,23 +110,23 @@ class IoLoop {
         .first(static_cast<std::size_t>(completion.result));
   }
   virtual void give_back(const Completion& completion) = 0;
-  // Into the caller's buffer, all of it: less when the connection ends, or when it is cancelled
-  // after some has come.
+  // Into the caller's buffer, all of it: less if the connection ends, or if it is cancelled after
+  // some bytes have arrived.
   virtual void receive_into(int socket, std::span<std::byte> buffer, Operation& operation) = 0;
   // All of it unless the connection breaks.
   virtual void send(int socket, const msghdr& message, Operation& operation) = 0;
-  // Once, when a socket has room to send.
+  // Completes once, when a socket has room to send.
   virtual void poll_room(int socket, Operation& operation) = 0;
-  // Once, when a descriptor of make_wake_fd() (mailbox.h) was written to; it is read.
+  // Completes once, when a descriptor of make_wake_fd() (mailbox.h) was written to, and reads it.
   virtual void await_wake(int wake_fd, Operation& operation) = 0;
-  // Before a socket is closed whose operations have all completed. Its number may come again.
+  // Call before closing a socket, when all its operations have completed. Its number may be reused.
   virtual void forget(int socket) = 0;
 
-  // Who copies from or to the page cache.
+  // The thread that copies from or to the page cache.
   enum class Copy : std::uint8_t {
-    kHere,    // the caller of wait(), if the pages are there
-    kDevice,  // nobody can say beforehand: direct I/O, or pages that were just found missing
-    kWorker,  // another thread, which is worth it for much, or if the call may wait for ever
+    kHere,    // the caller of wait(), if the pages are cached
+    kDevice,  // not known beforehand: direct I/O, or pages that were just found not to be cached
+    kWorker,  // another thread: for large copies, or if the call may block for ever
   };
   virtual void read(int file, std::span<std::byte> buffer, std::uint64_t offset,
                     Operation& operation, Copy copy) = 0;
@@ -141,13 +141,14 @@ class IoLoop {
   virtual void fetch(int file, std::uint64_t offset, std::uint32_t length,
                      Operation& operation) = 0;
 
-  // The operation completes with ECANCELED, unless it was done first. One that the kernel works on
-  // and cannot give up completes when it completes.
+  // The operation completes with ECANCELED, unless it completed before. An operation that the
+  // kernel cannot cancel completes normally.
   virtual void cancel(Operation& operation) = 0;
 
-  // Hands everything over and waits until something completes, or until then.
+  // Submits all operations and waits until one completes, or until that time.
   virtual void wait(Instant until, Instant now) = 0;
-  // Calls done() for what has completed; operations asked for meanwhile wait for the next wait().
+  // Calls done() for completed operations; operations started meanwhile are submitted by the next
+  // wait().
   virtual void reap() = 0;
 
  protected:
@@ -160,14 +161,14 @@ class IoLoop {
 };
 
 enum class IoChoice : std::uint8_t {
-  kAuto,   // io_uring if it works here, else epoll
+  kAuto,   // io_uring if it works on this system, otherwise epoll
   kUring,  // or an error
   kEpoll,
 };
 
 struct OpenedIo {
   std::unique_ptr<IoLoop> loop;
-  std::string why_not_uring;  // of kAuto that became epoll
+  std::string why_not_uring;  // with kAuto, if epoll is used
 };
 
 // Creates the loop and tries it; the error names the kernel or setting that is needed.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What every IoLoop does, on both of them. Sockets and files are real; nothing here waits for time
-// to pass, except where a deadline is what is tested.
+// The behaviour of every IoLoop, tested on both implementations. Sockets and files are real; no
+// test waits for time to pass, except tests of deadlines.
 #include "weir/host/io_loop.h"
 
 #include <algorithm>
@@ -38,12 +38,12 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr Nanoseconds kStuck = seconds{60};  // until something that should have happened is stuck
+constexpr Nanoseconds kStuck = seconds{60};  // after this time a test counts as stuck
 
-// As many as somebody who is woken for no reason needs at most; one who does not wait needs more.
+// The most turns that a loop with spurious wake-ups needs; a loop that does not wait needs more.
 constexpr int kFewTurns = 5;
 
-// An operation that remembers what became of it.
+// An operation that records its completions.
 struct Asked : Operation {
   Asked() {
     done = [](Operation& operation, const Completion& completion) {
@@ -83,7 +83,7 @@ void put(const Fd& socket, std::string_view text) {
   ASSERT_EQ(write(socket.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
 }
 
-// All that is there now.
+// All bytes that are available now.
 std::string take(const Fd& socket) {
   std::string all;
   std::array<char, 65536> piece;
@@ -142,12 +142,12 @@ class IoLoopTest : public testing::TestWithParam<IoChoice> {
     io_->wait(until, host::now());
     io_->reap();
   }
-  // Turns that wait for nothing: whatever could complete now has.
+  // Turns that do not wait: afterwards everything that could complete has.
   void settle() {
     for (int i = 0; i < 5; ++i) turn(host::now());
   }
-  // How often it had to wait until then. Once is right, but a process that was stopped and goes on
-  // (SIGCONT, a frozen cgroup) returns early.
+  // The number of waits until that time. One is expected, but a process that was stopped and
+  // continues (SIGCONT, a frozen cgroup) returns early.
   int turns_until(Instant end) {
     int turns = 0;
     for (; host::now() < end; ++turns) turn(end);
@@ -163,7 +163,8 @@ class IoLoopTest : public testing::TestWithParam<IoChoice> {
   void until_done(const Asked& asked, std::size_t count = 1) {
     until([&] { return asked.count() >= count; });
   }
-  // So many bytes that the loop sends. It is not let wait: it has nothing to tell before the end.
+  // Receives this many bytes that the loop sends. The loop does not wait meanwhile: nothing
+  // completes before the end.
   std::string take_all(const Fd& socket, std::size_t bytes) {
     std::string all;
     for (const Instant stuck = host::now() + kStuck; all.size() < bytes && host::now() < stuck;) {
@@ -201,7 +202,7 @@ TEST_P(IoLoopTest, SaysWhatItIs) {
 // ---- accept ----
 
 TEST_P(IoLoopTest, AcceptGivesEveryConnectionUntilItIsCancelled) {
-  constexpr std::size_t kClients = 200;  // more than a turn of epoll takes
+  constexpr std::size_t kClients = 200;  // more than a turn of epoll accepts
   const Listener listener = make_listener();
   std::vector<Fd> clients;
   std::vector<Fd> accepted;
@@ -241,7 +242,7 @@ TEST_P(IoLoopTest, AcceptEndsWhenThereAreNoDescriptorsAndCanBeAskedForAgain) {
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
   EXPECT_EQ(asked.result(), -EMFILE);
   EXPECT_FALSE(asked.completions.back().goes_on());
-  settle();  // nobody has asked
+  settle();  // no operation was started
   EXPECT_EQ(asked.count(), 1U);
   io_->accept(listener.socket.get(), asked);
   until_done(asked, 2);
@@ -722,7 +723,7 @@ TEST_P(IoLoopTest, WhatCompletesAgainAndAgainDoesNotKeepATurnFromEnding) {
   settle();
 }
 
-// A connection at its limits asks for nothing, whatever its client does.
+// A connection at its limits has no operation in progress, whatever its client does.
 TEST_P(IoLoopTest, APeerThatHasHungUpDoesNotKeepTheLoopAwake) {
   Pair unix_pair = make_pair();
   const Listener listener = make_listener();

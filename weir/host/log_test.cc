@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Standard error is put in the place of a pipe, a full disk or nothing at all, in this process.
+// Standard error of this process is replaced by a pipe, a full disk, or closed.
 #include "weir/host/log.h"
 
 #include <cerrno>
@@ -19,7 +19,7 @@
 namespace weir::host {
 namespace {
 
-// Standard error is something else for as long as this lives.
+// Replaces standard error as long as this object exists.
 class Replaced {
  public:
   explicit Replaced(int with) : before_(dup(STDERR_FILENO)) { dup2(with, STDERR_FILENO); }
@@ -36,7 +36,7 @@ struct Pipe {
     from = Fd(ends[0]);
     to = Fd(ends[1]);
   }
-  // All that was written, when nobody holds the other end.
+  // Everything that was written, after the other end was closed.
   std::string rest() const {
     std::string text;
     char some[4096];
@@ -49,7 +49,7 @@ struct Pipe {
   Fd to;
 };
 
-// What earlier tests lost is told here, and not in the next one.
+// Reports texts that earlier tests lost, so that the next test does not.
 void settle() {
   const Fd nowhere(open("/dev/null", O_WRONLY | O_CLOEXEC));
   const Replaced replaced(nowhere.get());
@@ -102,7 +102,7 @@ TEST(Log, WithoutAReaderRaisesNoSignal) {
   EXPECT_EQ(sigismember(&pending, SIGPIPE), 0);
 }
 
-// A pipe that is full: whoever has something to say goes on, and what was lost is told.
+// The pipe is full: threads that log continue, and lost texts are reported.
 TEST(Log, ThatNobodyReadsHoldsUpNobody) {
   Pipe pipe;
   fcntl(pipe.to.get(), F_SETFL, O_NONBLOCK);
@@ -132,7 +132,7 @@ TEST(Log, ThatNobodyReadsHoldsUpNobody) {
   EXPECT_TRUE(pipe.rest().ends_with("the last\n"));
 }
 
-// The writer hangs for good; the process ends all the same, and another writer may begin.
+// The writer hangs for ever; the process still exits, and another writer can start.
 TEST(Log, ThatHangsDoesNotKeepTheProcessFromEnding) {
   Pipe pipe;
   fcntl(pipe.to.get(), F_SETFL, O_NONBLOCK);

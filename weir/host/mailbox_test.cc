@@ -62,7 +62,7 @@ TEST(Mailbox, TakesAnOrderHoweverManyWait) {
   EXPECT_FALSE(box.put_always(6));
 }
 
-// For owners without a loop of their own.
+// For owners without an event loop.
 TEST(Mailbox, IsWaitedForByItsOwner) {
   Mailbox<int> box(std::move(*make_wake_fd()));
   std::thread sender([&] { EXPECT_TRUE(box.put_always(1)); });
@@ -81,7 +81,7 @@ TEST(Mailbox, IsWaitedForNoLongerThanAsked) {
   EXPECT_TRUE(box.take().empty());
 }
 
-// The wake-up of a letter that was taken meanwhile is not left behind for the next wait.
+// The wake-up of a letter that was already taken does not end the next wait.
 TEST(Mailbox, IsNotWokenTwiceForOneLetter) {
   Mailbox<int> box(std::move(*make_wake_fd()));
   ASSERT_TRUE(box.put_always(1));

@@ -69,7 +69,7 @@ TEST_F(FakePressure, WhatCannotBeOpenedIsLeftOut) {
   EXPECT_FALSE(MemoryPressure({.trigger = "", .events = events}).has_events());
 }
 
-// A connection over loopback: urgent data makes one end ready with POLLPRI, as a trigger is.
+// A connection over loopback: urgent data makes one end ready with POLLPRI, like a trigger.
 struct Urgent {
   Urgent() {
     const Fd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -115,7 +115,7 @@ TEST_F(FakePressure, ATriggerWhoseCgroupIsGoneIsGivenUp) {
   EXPECT_TRUE(pressure.take()) << "the other source goes on";
 }
 
-// Where this kernel has the file and lets us write to it.
+// If this kernel has the file and it is writable.
 TEST(MemoryPressure, SetsATriggerOfTheKernel) {
   constexpr const char* kFile = "/proc/pressure/memory";
   const bool is_there = Fd(open(kFile, O_RDWR | O_CLOEXEC)).is_open();

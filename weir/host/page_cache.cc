@@ -30,7 +30,7 @@ struct CacheCounts {
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kPagesAtOnce = 512;
 
-// A page that is still being read counts as cached: the ends tell of most.
+// A page that is still being read counts as cached: checking both ends detects most of these.
 bool has_ends(int file, std::uint64_t offset, std::uint64_t length) {
   for (const std::uint64_t at : {offset, offset + length - 1}) {
     std::byte probe;
@@ -55,7 +55,7 @@ bool PageCache::has(std::uint64_t offset, std::uint64_t length) {
     if (syscall(kCachestat, file_, &range, &counts, 0) == 0) {
       return counts.cached == last - first + 1 && has_ends(file_, offset, length);
     }
-    // EPERM: a filter of system calls that does not know it.
+    // EPERM: a seccomp filter that does not know the call.
     knows_cachestat_ = errno != ENOSYS && errno != EPERM;
     if (knows_cachestat_) return false;
   }

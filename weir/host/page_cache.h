@@ -6,12 +6,12 @@
 //   PageCache cache(file, size);
 //   if (cache.has(offset, length)) sendfile(...)
 //
-// Linux 6.5 can be asked (cachestat(2)). Before, the file is mapped, without access to its bytes,
-// and mincore(2) tells: one call for each 2 MiB. The kernel answers that everything is cached to
-// those who may not write the file, so they are told that nothing is.
+// From Linux 6.5 on, cachestat(2) answers. Before, the file is mapped without access to its bytes,
+// and mincore(2) is called once for each 2 MiB. To a process that may not write the file, mincore
+// reports everything as cached, so in that case this class reports nothing as cached.
 //
-// The answer is about now: pages may leave the cache before they are used. The file must stay open.
-// One thread.
+// The answer holds for the moment: pages may leave the cache before they are used. The file must
+// stay open. One thread.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +38,8 @@ class PageCache {
   int file_;
   std::uint64_t size_;
   bool knows_cachestat_ = true;
-  bool is_tried_ = false;            // to map it
-  std::span<unsigned char> mapped_;  // empty: it could not be, or must not
+  bool is_tried_ = false;            // mapping it
+  std::span<unsigned char> mapped_;  // empty: it could not or must not be mapped
 };
 
 }  // namespace weir::host

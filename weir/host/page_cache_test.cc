@@ -45,7 +45,7 @@ TEST(PageCache, HasWhatWasWrittenAndNotWhatWasDropped) {
   EXPECT_TRUE(both(1, 1));
   EXPECT_TRUE(both(kBytes - 1, 1));
   EXPECT_TRUE(both(4095, 2));
-  // Pages are dropped and read one by one if nothing is read ahead.
+  // Without read-ahead, pages can be dropped and read one by one.
   ASSERT_EQ(fdatasync(file.get()), 0);
   ASSERT_EQ(posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED), 0);
   ASSERT_EQ(posix_fadvise(file.get(), 0, 0, POSIX_FADV_RANDOM), 0);
@@ -68,12 +68,12 @@ TEST(PageCache, AHoleIsNotCached) {
   EXPECT_FALSE(cache.has(kBytes, 4096));
 }
 
-// The kernel says that everything is cached.
+// The kernel reports everything as cached.
 TEST(PageCache, SaysNothingAboutFilesThatMayNotBeWritten) {
   if (geteuid() == 0) {
     const Fd file(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
     PageCache cache(file.get(), 4096);
-    // For root everything may be written, except a program that runs.
+    // Root may write everything, except a running program.
     EXPECT_EQ(cache.is_mapped(0, 4096),
               faccessat(AT_FDCWD, "/proc/self/exe", W_OK, AT_EACCESS) == 0);
     return;

@@ -25,8 +25,8 @@ TEST(Secret, EveryKeyIsAnother) {
   EXPECT_NE(*one, Key{});
 }
 
-// RFC 4231 has keys of other lengths; HMAC pads a key with zeroes, so those of 4 and 20 bytes
-// serve.
+// RFC 4231 has keys of other lengths; HMAC pads a key with zeroes, so those of 4 and 20 bytes can
+// be used.
 TEST(Secret, ADigestIsTheOneOfTheStandard) {
   Key jefe{};
   std::memcpy(jefe.data(), "Jefe", 4);

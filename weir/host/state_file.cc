@@ -57,9 +57,9 @@ std::optional<Result<Locked>> try_to_lock(const std::string& path, mode_t mode, 
   }
 }
 
-// The file itself, locked. A user before us may have replaced it between open and lock: then the
-// lock is on the old file and the new one has to be opened. If there is no file, the one that it
-// will be renamed from is locked, so that of two users one creates it.
+// The file itself, locked. An earlier user may have replaced it between open and lock: then the
+// lock is on the old file and the new one must be opened. If there is no file, the one that it will
+// be renamed from is locked, so that of two users one creates it.
 Result<Locked> open_locked(const std::string& path, mode_t mode) {
   std::optional<Result<Locked>> locked;
   Fd fd;

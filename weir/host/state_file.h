@@ -3,7 +3,7 @@
 // A small text file that keeps state between runs of a program. It has one user at a time (an
 // flock(2) held as long as the StateFile exists) and is replaced atomically: a temporary file is
 // written, synced and renamed, so that a crash leaves the old or the new text. A new file is
-// created in the same way: an existing empty file was emptied by someone else, and is_new()
+// created in the same way: an existing empty file was truncated by another program, and is_new()
 // distinguishes the two cases.
 //
 //   StateFile file = *StateFile::open("budget");     continue from file.text(); is_new(): first run

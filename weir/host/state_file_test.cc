@@ -81,7 +81,7 @@ TEST_F(StateFileTest, WhatACrashLeftBesideItIsOverwritten) {
 TEST_F(StateFileTest, AFailedReplaceLeavesTheOldText) {
   StateFile file = *StateFile::open(path());
   ASSERT_TRUE(file.replace("old"));
-  fs::create_directory(path("state.new"));  // in the way
+  fs::create_directory(path("state.new"));  // blocks the temporary file
   EXPECT_FALSE(file.replace("new"));
   EXPECT_EQ(content(), "old");
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Against the real clock: waits for events, never for a time to pass, so a slow machine makes these
-// tests slow and not red.
+// Uses the real clock: waits for events, never for a time to pass, so on a slow machine these tests
+// are slow but do not fail.
 #include "weir/host/timer_fd.h"
 
 #include <cerrno>

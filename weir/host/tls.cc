@@ -41,7 +41,7 @@ struct Credentials {
   gnutls_certificate_credentials_t gnu = nullptr;
 
   Credentials() {
-    // It fails for want of memory only.
+    // It fails only if out of memory.
     const int code = gnutls_certificate_allocate_credentials(&gnu);
     WEIR_ASSERT(code == GNUTLS_E_SUCCESS, code);
   }
@@ -114,7 +114,7 @@ Result<void> check_current(const PemFile& certificate) {
               now < from ? "is not valid yet" : "has expired", "renew it");
 }
 
-// ---- what a server shows ----
+// ---- the certificate of a server ----
 
 struct TlsKeys::Files {
   PemFile authority;

@@ -6,7 +6,7 @@
 namespace weir::host {
 namespace {
 
-// What works is tested with real clients in tests/clients/tls_test.py.
+// tests/clients/tls_test.py tests successful handshakes with real clients.
 TEST(TlsKeys, NameTheFileThatIsMissing) {
   const auto keys = TlsKeys::load("/nonexistent", TlsKeys::Clients::kAny);
   ASSERT_FALSE(keys);

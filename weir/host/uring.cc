@@ -25,7 +25,7 @@ namespace {
 
 constexpr unsigned kBufferGroup = 1;
 constexpr unsigned kReapMax = 256;
-// For a receive of what is there already, on a machine that is very busy.
+// For a receive of data that has already arrived, on a very busy machine.
 constexpr Nanoseconds kTrialTime = std::chrono::seconds{5};
 
 static_assert(Completion::kHasBuffer == IORING_CQE_F_BUFFER);
@@ -62,7 +62,7 @@ struct Uring::Kernel {
   io_uring_buf_ring* buffers = nullptr;
   std::size_t buffers_bytes = 0;
   Options options;
-  std::uint64_t wakes = 0;  // what await_wake() reads, which tells nobody anything
+  std::uint64_t wakes = 0;  // destination of await_wake(); the value is not used
 
   Kernel() = default;
   Kernel(const Kernel&) = delete;
@@ -164,8 +164,8 @@ Result<void> Uring::open_buffers(Kernel& kernel, const ReceiveMemory& memory,
   return {};
 }
 
-// What the probe promises, once: a byte through a socket into a buffer of the pool. The first
-// io_uring_enter may be the one that is refused.
+// Tests what the probe reported: receives a byte through a socket into a buffer of the pool. The
+// first io_uring_enter may be refused.
 Result<void> Uring::try_out() {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) {
@@ -289,8 +289,8 @@ void Uring::wait(Instant until, Instant now) {
 }
 
 void Uring::reap() {
-  // Only what has completed now: an operation that completes at once again and again must not
-  // prolong a turn.
+  // Only operations that have completed now: an operation that completes at once again and again
+  // must not prolong a turn.
   std::array<io_uring_cqe*, kReapMax> batch;
   unsigned left = io_uring_cq_ready(&kernel_->ring);
   while (left > 0) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The IoLoop on io_uring: all that a turn asks for is submitted in one system call, which also
+// The IoLoop on io_uring: all operations of a turn are submitted in one system call, which also
 // waits. liburing appears only in uring.cc.
 //
 //   wait()    one io_uring_enter
 //   reap()    reads the completion queue, which is in shared memory
 //
 // create() probes the kernel's features and then tries them: a receive into a buffer of the pool
-// has to complete, since a filter of system calls may allow io_uring_setup and nothing else. The
-// error names the kernel or setting that is needed.
+// must complete, because a seccomp filter may allow io_uring_setup and nothing else. The error
+// names the kernel or setting that is needed.
 //
 // Buffers are not registered with the kernel: it would count them against the limit of locked
 // memory, 8 MiB for an ordinary user, and copies of cached pages gain nothing from it.
@@ -35,7 +35,7 @@ class Uring final : public IoLoop {
   void send(int socket, const msghdr& message, Operation& operation) override;
   void poll_room(int socket, Operation& operation) override;
   void await_wake(int wake_fd, Operation& operation) override;
-  void forget(int /*socket*/) override {}  // nothing is known of it
+  void forget(int /*socket*/) override {}  // keeps no state of sockets
 
   void read(int file, std::span<std::byte> buffer, std::uint64_t offset, Operation& operation,
             Copy copy) override;

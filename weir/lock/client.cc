@@ -70,7 +70,7 @@ std::uint32_t LockClient::new_ticket(std::uint32_t entry, Mode mode, LockTable::
 
 void LockClient::free_ticket(std::uint32_t slot) {
   tickets_[slot].state = TicketState::kFree;
-  // 0 is no generation: no ticket is 0.
+  // 0 is not a valid generation: no ticket is 0.
   if (++tickets_[slot].generation == 0) tickets_[slot].generation = 1;
   tickets_.give_back(slot);
 }

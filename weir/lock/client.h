@@ -82,7 +82,7 @@ class LockClient {
   void disconnected();
   void receive(const ServerMessage& message, Instant now);
   bool has_message(Instant now) const;
-  // At most so many operations; the others are in the next messages. REQUIRES: connected.
+  // At most this many operations; the others are in the next messages. REQUIRES: connected.
   ClientMessage take(Instant now, std::size_t ops_max = SIZE_MAX);
   // Number of messages that the server has not confirmed.
   std::size_t unconfirmed() const { return sent_at_.size(); }

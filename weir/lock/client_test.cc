@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The client against the real server, with a wire between them that the tests hold in their hands.
+// The client against the real server, with a connection that the tests control.
 #include "weir/lock/client.h"
 
 #include <memory>
@@ -39,7 +39,7 @@ class Client : public testing::Test {
     connection = 0;
     client.disconnected();
   }
-  // All messages of both ways, until there are none.
+  // Delivers all messages in both directions, until there are none.
   void exchange() {
     for (bool moved = true; moved;) {
       moved = false;
@@ -80,7 +80,7 @@ class Client : public testing::Test {
   static std::vector<LockClient::Event> events(LockClient& client) {
     return std::exchange(client.events(), {});
   }
-  // The one event there is: its ticket and kind.
+  // Expects exactly one event, with this kind and ticket.
   static void expect_event(LockClient& client, Kind kind, LockClient::Ticket ticket) {
     const auto all = events(client);
     ASSERT_EQ(all.size(), 1U);
@@ -162,7 +162,7 @@ TEST_F(Client, AWaitingAcquireCanBeWithdrawn) {
   const auto waiting = acquire(two, "a");
   release(two, waiting.ticket);
   EXPECT_EQ(server->table().waiting(), 0U);
-  // Before its answer has come, too.
+  // Also before its answer has arrived.
   const auto sent = two.acquire("a", kX, LockTable::OrWait::kWait, now);
   two.release(sent.ticket, now);
   exchange();
@@ -198,9 +198,9 @@ TEST_F(Client, KeepsItselfAlive) {
   EXPECT_EQ(server->counters().evictions, 0U);
 }
 
-// The answer is slow, the question was sent long before: the lease counts from the question.
+// The answer is slow: the lease counts from when the message was sent.
 TEST_F(Client, TheLeaseCountsFromWhenTheConfirmedMessageWasSent) {
-  pass(2s);  // a keep-alive went and was answered
+  pass(2s);  // a keep-alive was sent and answered
   EXPECT_EQ(one.lease_end(), Instant{2s} + 8s);
   now += 3s;
   const ClientMessage sent = one.take(now);
@@ -267,14 +267,14 @@ TEST_F(Client, WhatAServerCannotConfirmIsLost) {
   events(one);
   leave(one);
   leave(two);
-  // A server that knows nothing and does not recover, as after a loss of its memory.
+  // A server without state that does not recover, as if it had lost its state file.
   server = std::make_unique<LockServer>(options, 2, LockServer::Start::kFresh, now);
   join(one, 4);
   expect_event(one, Kind::kLost, a.ticket);
   EXPECT_EQ(one.held(), 0U);
 }
 
-// Between an enqueue and its answer the ticket it was for may go, and another be first in line.
+// Between an enqueue and its answer, its ticket may be released and another be the first waiter.
 TEST_F(Client, AnAnswerToATryIsNotForAnotherThatWaits) {
   const auto held = acquire(two, "a");
   const auto tries = one.acquire("a", kX, LockTable::OrWait::kTry, now);

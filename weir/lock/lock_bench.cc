@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a lock costs: taken again from the cache, enqueued and cancelled at the table, and when a
-// million are granted.
+// The cost of a lock: acquired from the cache, enqueued and cancelled in the table, and with a
+// million granted locks.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr Instant kNow{};
 
-// A client and a server that hand each other their messages.
+// A client and a server that exchange messages directly.
 struct Pair {
   Pair() {
     server.connect(1, kNow);
@@ -75,8 +75,8 @@ void BM_TableEnqueueAndCancel(benchmark::State& state) {
 }
 BENCHMARK(BM_TableEnqueueAndCancel);
 
-// Each lock on a resource of its own, as with files. bench/lock runs this one alone and asks the
-// system how much memory it took.
+// Each lock has its own resource, as with files. bench/lock runs this benchmark alone and measures
+// its memory.
 void BM_MillionGranted(benchmark::State& state) {
   constexpr std::size_t kLocks = 1'000'000;
   for (auto _ : state) {

@@ -38,7 +38,7 @@ std::uint32_t LockTable::resource_of(std::string_view name) {
   return index;
 }
 
-// ---- locks and the lists they stand in ----
+// ---- locks and the lists they are in ----
 
 std::uint32_t LockTable::add_lock(Session session, std::uint64_t cookie, std::string_view name,
                                   Mode mode) {
@@ -78,7 +78,7 @@ void LockTable::drop_lock(std::uint32_t index) {
   (prev == kNone ? owner.list.first : locks_[prev].next_of_session) = next;
   (next == kNone ? owner.list.last : locks_[next].prev_of_session) = prev;
   lock.state = State::kFree;
-  // 0 is no generation: no handle is 0.
+  // 0 is not a valid generation: no handle is 0.
   if (++lock.generation == 0) lock.generation = 1;
   locks_.give_back(index);
 }

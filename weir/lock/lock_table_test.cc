@@ -51,7 +51,7 @@ TEST_F(Table, ReadersDoNotOvertakeAWriter) {
   ASSERT_EQ(woken.size(), 2U);
   EXPECT_EQ(woken[0].kind, Kind::kGranted);
   EXPECT_EQ(woken[0].handle, writer.handle);
-  EXPECT_EQ(woken[1].kind, Kind::kAsked);  // the reader behind waits for it already
+  EXPECT_EQ(woken[1].kind, Kind::kAsked);  // the next reader already waits for it
   EXPECT_EQ(woken[1].handle, writer.handle);
   EXPECT_EQ(table.state(later.handle), State::kWaiting);
 }
@@ -96,7 +96,7 @@ TEST_F(Table, ATryIsRefusedWhereItWouldWait) {
   EXPECT_EQ(want(two, kS, "a", LockTable::OrWait::kTry).handle, 0U);
   EXPECT_EQ(want(two, kS, "b", LockTable::OrWait::kTry).state, State::kGranted);
   EXPECT_EQ(table.resources(), 2U);
-  EXPECT_TRUE(events().empty());  // a try bothers nobody
+  EXPECT_TRUE(events().empty());  // a try asks no holder
 }
 
 TEST_F(Table, CancellingWhatOneDoesNotHoldIsRefused) {
@@ -146,7 +146,7 @@ TEST_F(Table, ReplayTakesOverUnlessItConflicts) {
   EXPECT_EQ(restarted.replay(b, 1, "a", kS, held.fence), 0U);
   EXPECT_NE(restarted.replay(b, 1, "b", kS, held.fence), 0U);
   EXPECT_EQ(restarted.replay(b, 1, "c", kS, 0), 0U);
-  EXPECT_EQ(restarted.replay(b, 1, "c", kS, UINT64_MAX), 0U);  // never given out
+  EXPECT_EQ(restarted.replay(b, 1, "c", kS, UINT64_MAX), 0U);  // never issued
   EXPECT_EQ(restarted.granted(), 2U);
 }
 

@@ -25,7 +25,7 @@ struct Cache {
     return dropped;
   }
 
-  std::deque<LruHook> locks;  // goes after the cache
+  std::deque<LruHook> locks;  // destroyed after the cache
   Lru lru;
 };
 

@@ -13,7 +13,7 @@
 //
 // Recovery. After a restart, holders replay their locks to the server. These count like grants, but
 // are not demand: until recovery ends the volume stays at its maximum and no period is counted. (In
-// the document the emergency brake acts here and clients lose locks.)
+// the design document of 2007 the emergency brake acts here and clients lose locks.)
 //
 // Room. Preset weir grants at most a quarter above the limit: has_room() is then false and further
 // enqueues wait. At least one above the limit is allowed even for the smallest limit: if the count

@@ -259,7 +259,7 @@ TEST_F(Server, RefusesAReplayThatWasNeverGranted) {
   restart(2);
   server->connect(1, now);
   ServerOp invented;
-  invented.fence = std::uint64_t{2} << kFenceCountBits | 1;  // of this very server
+  invented.fence = std::uint64_t{2} << kFenceCountBits | 1;  // of this server
   const ServerMessage answer =
       send(1, {hello(9), replay(1, "a", invented, 1),
                replay(2, std::string(10'240, 'n'), invented, 1), op(In::kReplayed)});
@@ -267,7 +267,7 @@ TEST_F(Server, RefusesAReplayThatWasNeverGranted) {
   EXPECT_EQ(answer.ops[2].kind, Out::kLost);
 }
 
-// ---- who may ask what ----
+// ---- access ----
 
 TEST_F(Server, ASessionIsNotTakenOverByItsNumber) {
   const std::uint64_t client = join(1).ops[0].client;
@@ -287,7 +287,7 @@ TEST_F(Server, ASessionIsNotTakenOverByItsNumber) {
   }
   EXPECT_EQ(server->counters().wrong_secrets, 128U);
   EXPECT_EQ(server->counters().unknown_cancels, 128U);
-  // The owner was never spoken to, and still has its connection and its lock.
+  // The owner got no message, and still has its connection and its lock.
   EXPECT_TRUE(send(1, {}).ops.empty());
   EXPECT_TRUE(fine_);
   EXPECT_EQ(server->table().state(a.handle), LockTable::State::kGranted);
@@ -313,7 +313,7 @@ TEST_F(Server, ASessionBelongsToThePrincipalItWasOpenedBy) {
   EXPECT_EQ(server->take(1).ops.back().kind, Out::kGoAway);
 }
 
-// The secret is as good with the next server, and so a number alone is not.
+// The secret stays valid with the next server; a number without it is not accepted.
 TEST_F(Server, AfterARestartLocksAreTakenOverFromTheirClientsAlone) {
   const ServerOp welcome = join(1).ops[0];
   const ServerOp a = send(1, {enqueue(1, "a")}).ops[0];
@@ -371,7 +371,7 @@ TEST_F(Server, ALimitLoweredBelowWhatIsGrantedStopsGrants) {
   EXPECT_EQ(server->pool().limit(), 10);
 }
 
-// Not only with the next period, which may be an hour away.
+// At once, not with the next period, which may be an hour away.
 TEST_F(Server, ALimitThatIsRaisedLetsThoseInWhoWaitForRoom) {
   options.pool.limit = 4;
   options.pool.period = 1h;
@@ -387,7 +387,7 @@ TEST_F(Server, ALimitThatIsRaisedLetsThoseInWhoWaitForRoom) {
   EXPECT_EQ(server->take(1).ops.size(), 2U);
 }
 
-// What others hold in their caches must make room, however small the limit.
+// Cached locks of other clients must make room, however small the limit is.
 TEST_F(Server, NobodyWaitsForEverForRoomBehindCachesOfASmallLimit) {
   for (const std::int64_t limit : {1, 2, 3, 4, 7, 8}) {
     options.pool.limit = limit;
@@ -465,7 +465,7 @@ TEST(ServerOptions, AGraceThatIsNotLongerThanTheLeaseIsRefused) {
   EXPECT_FALSE(check(ServerOptions{.lease = 0s}));
 }
 
-// Whatever three clients send, in any order: counts stay right and nothing conflicts.
+// Whatever three clients send, in any order: counts stay correct and no locks conflict.
 RC_GTEST_PROP(ServerProperty, GarbageHarmsNobodyElse, ()) {
   ServerOptions options{.pool = {.limit = 5}, .lease = 8s, .grace = 12s};
   LockServer server(options, 1, LockServer::Start::kFresh, Instant{});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The table against a model written the dumb way: one list of locks in the order they came, looked
-// through from the front each time.
+// Compares the table with a simple model: one list of locks in order of arrival, searched from the
+// front each time.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -28,7 +28,7 @@ struct ModelLock {
 
 // `is_unfair` breaks it on purpose: readers pass waiting writers.
 struct Model {
-  std::vector<ModelLock> locks;  // in the order they came
+  std::vector<ModelLock> locks;  // in order of arrival
   std::size_t room = SIZE_MAX;
   bool is_unfair = false;
 

@@ -35,7 +35,7 @@ class View : public testing::Test {
     server.connect(connection, now);
     send(connection, {op(In::kHello), op(In::kReplayed)});
   }
-  // So many locks of its own.
+  // Acquires this many separate locks.
   void hold(LockServer::Connection connection, int count) {
     std::vector<ClientOp> ops;
     ops.reserve(static_cast<std::size_t>(count));

@@ -42,7 +42,7 @@ TEST(VolumeDld, NeverFallsBelowOneNorRisesAboveItsMaximum) {
   EXPECT_EQ(dld(36'000'000, 0, 50), 36'000'000U);
 }
 
-// The document's integers of 32 bits lost L >= 1194.
+// The 32-bit integers of the document overflow for L >= 1194.
 TEST(VolumeDld, DoesNotOverflowWhereTheDocumentDoes) {
   const Volume next =
       next_volume(Preset::kDld, {.volume = 200'000'000, .plan = 500}, {.granted = 0}, 10'000);
@@ -98,7 +98,7 @@ TEST(VolumeWeir, HalvesUntilItIsFeltFromWhereItCouldBind) {
   const Volume idle = first_volume(Preset::kWeir, kLimit);
   PeriodCount filling{.granted = 1100, .grants = 100};
   const Volume next = next_volume(Preset::kWeir, idle, filling, kLimit);
-  EXPECT_EQ(next.volume, 1000U * 1000 / 100);  // L^2 / grants binds nobody
+  EXPECT_EQ(next.volume, 1000U * 1000 / 100);  // L^2 / grants affects no client
   EXPECT_FALSE(next.is_felt);
   EXPECT_EQ(next_volume(Preset::kWeir, next, filling, kLimit).volume, next.volume / 2);
   filling.clients = 20;
@@ -109,7 +109,7 @@ TEST(VolumeWeir, FollowsTheTrendOnceItIsFelt) {
   const Volume felt{.volume = kHalf, .plan = kLimit, .is_felt = true};
   const PeriodCount above{.granted = 1100, .grants = 10, .cancels = 10};
   EXPECT_EQ(next_volume(Preset::kWeir, felt, above, kLimit).volume, kHalf * 1000 / 1100);
-  // Clients have heard and are on their way down: wait for them.
+  // Clients have received the volume and are dropping locks: wait for them.
   const PeriodCount falling{.granted = 1010, .grants = 10, .cancels = 20};
   EXPECT_EQ(next_volume(Preset::kWeir, felt, falling, kLimit).volume, kHalf);
 }
@@ -127,7 +127,7 @@ TEST(VolumeWeir, ReturnsToItsMaximumWhenNothingIsHeld) {
   EXPECT_EQ(next_volume(Preset::kWeir, low, {.granted = 0}, kLimit).volume, volume_max(kLimit));
 }
 
-// A plant that follows the root of the volume at once: clients with this rate of new locks.
+// A model that follows the square root of the volume at once: clients with this rate of new locks.
 std::int64_t granted_at(std::uint64_t volume, std::int64_t grants, std::int64_t before) {
   const double wanted = std::sqrt(static_cast<double>(volume) * 40 * static_cast<double>(grants));
   return std::min(before + grants, static_cast<std::int64_t>(wanted));

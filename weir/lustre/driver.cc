@@ -31,6 +31,7 @@ Result<void> Driver::round(Instant now) {
   is_blind_ = false;
   round_.at = now;
   round_.queued = view->policies.queued();
+  round_.busy = view->policies.active();
   see_rules(view->rules);
   count_jobs(*view);
   carry_out(controller_->decide(round_));

@@ -156,7 +156,7 @@ Result<View> look(Tree& tree) {
   return view;
 }
 
-Result<void> set_policy(Tree& tree, bool (*wait)()) {
+Result<void> set_policy(Tree& tree, const std::function<bool()>& wait) {
   // No newline: it would make the type invalid, and the head would lose its rules.
   if (auto done = tree.write(kPoliciesPath, "fifo"); !done) return done;
   for (int tries = 0; tries < kSwitchTries; ++tries) {

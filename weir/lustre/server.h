@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -61,6 +62,6 @@ Result<View> look(Tree& tree);
 
 // Makes ost_io run `tbf jobid`, via fifo, and waits for queued requests; other rules are lost.
 // `wait` is called between two reads; false aborts.
-Result<void> set_policy(Tree& tree, bool (*wait)());
+Result<void> set_policy(Tree& tree, const std::function<bool()>& wait);
 
 }  // namespace weir::lustre

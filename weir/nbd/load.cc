@@ -193,7 +193,7 @@ class Load::Connection {
   std::vector<std::byte> in_ = std::vector<std::byte>(kReceiveBytes);
   std::array<std::byte, kReplyBytes> head_{};
   std::size_t head_size_ = 0;
-  SimpleReply answer_;         // the last that began to arrive
+  SimpleReply answer_;         // the reply that is being received
   std::size_t data_left_ = 0;  // of it
 };
 
@@ -228,7 +228,7 @@ void Load::Connection::start(const Request& request, std::span<const std::byte> 
   Request numbered = request;
   numbered.cookie = free_.back();
   slots_[free_.back()] = {.due = due,
-                          .size = request.length,
+                          .size = static_cast<std::uint32_t>(request.length),
                           .is_read = request.command == Command::kRead,
                           .is_used = true};
   free_.pop_back();
@@ -425,7 +425,7 @@ Result<LoadResult> Load::run(const std::atomic<bool>& stop,
     shown_at += kProgressEvery;
     progress(result_);
   }
-  LoadResult result = result_;  // without replies that come later
+  LoadResult result = result_;  // without replies that arrive later
   const Instant last = host::now() + kLastReplies;
   while (in_progress() != 0 && host::now() < last) {
     if (auto done = turn(last); !done) return tl::unexpected(done.error());

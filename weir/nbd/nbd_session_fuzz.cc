@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// No bytes of a client may make the session say what the server has to disconnect it for: requests
-// outside of the export, replies of no bytes, answers to what it was not asked. The first byte
-// chooses TLS and how many bytes are fed at a time; the rest is what the client sends.
+// No bytes of a client may make the session return results for which the server has to disconnect
+// it: requests outside the export, empty replies, unsolicited answers. The first byte selects TLS
+// and how many bytes are fed at a time; the rest is the client's bytes.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -25,7 +25,8 @@ class Connection {
   explicit Connection(std::uint8_t choice) {
     using Mode = serve::TlsOptions::Mode;
     port_.tls_mode = (choice & 1U) != 0 ? Mode::kOn : Mode::kOff;
-    session_ = nbd::begin_session(port_);
+    session_ =
+        (choice & 128U) != 0 ? nbd::begin_extended_session(port_) : nbd::begin_session(port_);
     session_->greet(out_);
   }
 
@@ -39,7 +40,7 @@ class Connection {
       }
       if (step == Step::kBreak) WEIR_ASSERT(!session_->problem().empty());
       if (step == Step::kEnd || step == Step::kBreak) return false;
-      if (step == Step::kOpen) is_open_ = true;  // kStartTls: as if it spoke on within TLS
+      if (step == Step::kOpen) is_open_ = true;  // kStartTls: as if the rest arrived within TLS
     }
     for (;;) {
       const std::size_t payload = std::min(payload_left_, in.size());
@@ -71,7 +72,9 @@ class Connection {
       return;
     }
     if (request_.command == serve::StoreCommand::kWrite) payload_left_ = request_.length;
-    session_->reply(request_, {.error = requests_ % 2 == 0 ? 5 : 0, .text = "text"});
+    session_->reply(request_, {.error = requests_ % 2 == 0 ? 5 : 0,
+                               .text = "text",
+                               .is_hole = request_.takes_hole && requests_ % 3 == 0});
     WEIR_ASSERT(serve::reply_fault(request_).empty());
   }
 

@@ -102,8 +102,8 @@ std::uint8_t store_flags(std::uint16_t flags) {
 
 class NbdSession final : public serve::Session {
  public:
-  explicit NbdSession(serve::SessionPort& port)
-      : port_(port), negotiation_(std::make_unique<Negotiation>(tls_of(port.tls()))) {}
+  NbdSession(serve::SessionPort& port, const Offers& offers)
+      : port_(port), negotiation_(std::make_unique<Negotiation>(offers)) {}
 
   void greet(Output& out) override { negotiation_->handshake.greet(out); }
   Step negotiate(Input& in, Output& out) override;
@@ -115,7 +115,7 @@ class NbdSession final : public serve::Session {
  private:
   // State that only the negotiation needs.
   struct Negotiation {
-    explicit Negotiation(Tls tls) : handshake(tls) {}
+    explicit Negotiation(const Offers& offers) : handshake(offers) {}
     Handshake handshake;
     bool is_listing = false;  // listing exports; further input waits
     std::size_t listed = 0;   // of them
@@ -125,7 +125,7 @@ class NbdSession final : public serve::Session {
   Step go_on_listing(Output& out);
   Step broken(BreakReason reason);
   void begin(const Request& asked, serve::IoRequest& request);
-  void refuse(serve::IoRequest& request, std::uint64_t cookie, ErrorCode error,
+  void refuse(serve::IoRequest& request, const Asked& asked, ErrorCode error,
               std::string_view text);
 
   serve::SessionPort& port_;
@@ -210,11 +210,12 @@ NbdSession::Event NbdSession::next(Input& in, serve::IoRequest& request) {
       begin(event.request, request);
       return Event::kRequest;
     case Kind::kRefused:
-      refuse(request, event.request.cookie, event.refusal.error, event.refusal.why);
+      refuse(request, {event.request.cookie, event.request.offset}, event.refusal.error,
+             event.refusal.why);
       return Event::kRefused;
     case Kind::kDisconnect:
       return Event::kEnd;
-    case Kind::kPayload:  // is never fed: begin() has left it to the server
+    case Kind::kPayload:  // never fed: begin() leaves the payload to the server
     case Kind::kBreak:
       break;
   }
@@ -236,17 +237,20 @@ void NbdSession::begin(const Request& asked, serve::IoRequest& request) {
   request.length = asked.length;
   request.command = operation.at_store;
   request.flags = store_flags(asked.flags);
-  if (asked.command == Command::kWrite) reader_->payload_received(asked.length);
+  request.takes_hole = asked.command == Command::kRead && reader_->session().structured;
+  if (asked.command == Command::kWrite) {
+    reader_->payload_received(static_cast<std::uint32_t>(asked.length));
+  }
   if (asked.command != Command::kBlockStatus) return;
   request.is_own = true;
   request.reply_room = kStatusBytes;
   request.flags = asked.has(kReqOne) ? 1 : 0;
 }
 
-void NbdSession::refuse(serve::IoRequest& request, std::uint64_t cookie, ErrorCode error,
+void NbdSession::refuse(serve::IoRequest& request, const Asked& asked, ErrorCode error,
                         std::string_view text) {
   const ErrorReply made = error_reply(std::span(request.head).first<kReplyHeadMax>(),
-                                      reader_->session(), cookie, error, text);
+                                      reader_->session(), asked, error, text);
   request.head_size = static_cast<std::uint32_t>(made.head.size());
   request.payload = std::as_bytes(std::span(made.text));
 }
@@ -257,24 +261,26 @@ void NbdSession::reply(serve::IoRequest& request, const serve::IoResult& result)
         result.error == EOPNOTSUPP && (request.flags & serve::kOnlyIfFast) != 0;
     const ErrorCode error =
         is_not_fast ? ErrorCode::kNotSup : error_code(static_cast<std::errc>(result.error));
-    return refuse(request, request.tag, error, result.text);
+    return refuse(request, {request.tag, request.offset}, error, result.text);
   }
   const auto head = std::span(request.head).first<kReplyHeadMax>();
-  const Encoded made =
-      request.command == StoreCommand::kRead
-          ? read_reply(head, reader_->session(),
-                       {.cookie = request.tag, .offset = request.offset, .length = request.length})
-          : done_reply(head, request.tag);
+  const nbd::Session& session = reader_->session();
+  const Request asked = {.cookie = request.tag, .offset = request.offset, .length = request.length};
+  const Encoded made = request.command != StoreCommand::kRead
+                           ? done_reply(head, session, {asked.cookie, asked.offset})
+                       : result.is_hole ? hole_reply(head, session, asked)
+                                        : read_reply(head, session, asked);
   request.head_size = static_cast<std::uint32_t>(made.size());
 }
 
 // Block status.
 void NbdSession::perform(serve::IoRequest& request, std::span<std::byte> room) {
-  BlockStatusReply status(room, {.cookie = request.tag,
-                                 .offset = request.offset,
-                                 .length = request.length,
-                                 .command = Command::kBlockStatus,
-                                 .flags = request.flags != 0 ? kReqOne : std::uint16_t{0}});
+  BlockStatusReply status(room, reader_->session(),
+                          {.cookie = request.tag,
+                           .offset = request.offset,
+                           .length = request.length,
+                           .command = Command::kBlockStatus,
+                           .flags = request.flags != 0 ? kReqOne : std::uint16_t{0}});
   std::uint32_t extents = 0;
   port_.extents(opened_, request.offset, request.length, [&](std::uint64_t length, bool is_hole) {
     ++extents;
@@ -289,8 +295,19 @@ serve::ProtocolKind protocol() {
   return {.name = "nbd", .help = "network block device", .begin = begin_session};
 }
 
+serve::ProtocolKind extended_protocol() {
+  return {.name = "nbd64",
+          .help = "network block device; offers extended headers too",
+          .begin = begin_extended_session};
+}
+
 std::unique_ptr<serve::Session> begin_session(serve::SessionPort& port) {
-  return std::make_unique<NbdSession>(port);
+  return std::make_unique<NbdSession>(port, Offers{.tls = tls_of(port.tls())});
+}
+
+std::unique_ptr<serve::Session> begin_extended_session(serve::SessionPort& port) {
+  return std::make_unique<NbdSession>(port,
+                                      Offers{.tls = tls_of(port.tls()), .extended_headers = true});
 }
 
 std::uint32_t opcode_of(Command command) { return operation_of(command).opcode; }

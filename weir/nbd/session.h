@@ -19,7 +19,8 @@
 //   write zeroes    zero             ost_fallocate   its length, unless it only punches
 //   block status    metadata read    ost_seek        kOperationBytes
 //
-// The session itself answers block status, on the loop.
+// The session itself answers block status, on the loop. With structured replies, a read of zeroes
+// is answered with a hole chunk.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +36,11 @@ namespace weir::nbd {
 
 serve::ProtocolKind protocol();
 std::unique_ptr<serve::Session> begin_session(serve::SessionPort& port);
+// The same with extended headers, which have 64-bit lengths and which clients may negotiate. A
+// separate protocol, because few clients use them, and a server that does not offer them is better
+// tested.
+serve::ProtocolKind extended_protocol();
+std::unique_ptr<serve::Session> begin_extended_session(serve::SessionPort& port);
 
 // REQUIRES: not kDisc.
 std::uint32_t opcode_of(Command command);

@@ -19,7 +19,7 @@ using serve::StoreCommand;
 using Step = serve::Session::Step;
 using Event = serve::Session::Event;
 
-// A client that says what it is told to.
+// A client that sends given bytes.
 class Sent : public std::vector<std::byte> {
  public:
   template <class T>
@@ -132,6 +132,56 @@ TEST_F(NbdSessionTest, RepliesAreThoseOfTheProtocol) {
   EXPECT_EQ(error(EOPNOTSUPP), static_cast<std::uint32_t>(ErrorCode::kInval));
   request_.flags = serve::kOnlyIfFast;
   EXPECT_EQ(error(EOPNOTSUPP), static_cast<std::uint32_t>(ErrorCode::kNotSup));
+}
+
+// Negotiates an option without data, then the export.
+Sent asking_for(Option option) {
+  Sent client;
+  client.put(kClientFixedNewstyle | kClientNoZeroes);
+  client.put(kOptionMagic).put(static_cast<std::uint32_t>(option)).put(std::uint32_t{0});
+  client.put(kOptionMagic).put(static_cast<std::uint32_t>(Option::kGo)).put(std::uint32_t{13});
+  return client.put(std::uint32_t{7}).put(std::string_view("scratch")).put(std::uint16_t{0});
+}
+
+TEST_F(NbdSessionTest, AReadOfZeroesIsAHoleForClientsThatTakeChunks) {
+  open("scratch");
+  Sent client;
+  client.request(Command::kRead, 7, 4096, 8192).request(Command::kFlush, 8, 0, 0);
+  in_ = client;
+  ASSERT_EQ(next(), Event::kRequest);
+  EXPECT_FALSE(request_.takes_hole) << "simple replies have no holes";
+
+  session_ = begin_session(port_);
+  ASSERT_EQ(negotiate(asking_for(Option::kStructuredReply)), Step::kOpen);
+  in_ = client;
+  ASSERT_EQ(next(), Event::kRequest);
+  EXPECT_TRUE(request_.takes_hole);
+  session_->reply(request_, {.is_hole = true});
+  EXPECT_EQ(request_.head_size, kChunkBytes + 12);
+  EXPECT_EQ(load_be<std::uint16_t>(request_.head.data() + 6),
+            static_cast<std::uint16_t>(ReplyType::kOffsetHole));
+  ASSERT_EQ(next(), Event::kRequest);
+  EXPECT_FALSE(request_.takes_hole) << "a flush";
+}
+
+TEST_F(NbdSessionTest, ExtendedHeadersAreForTheListenersThatOfferThem) {
+  const Sent client = asking_for(Option::kExtendedHeaders);
+  ASSERT_EQ(negotiate(client), Step::kOpen);
+  Sent compact;
+  in_ = compact.request(Command::kTrim, 7, 0, 512);
+  EXPECT_EQ(next(), Event::kRequest);
+
+  session_ = begin_extended_session(port_);
+  ASSERT_EQ(negotiate(client), Step::kOpen);
+  Sent wide;
+  wide.put(kExtendedRequestMagic).put(std::uint16_t{0});
+  wide.put(static_cast<std::uint16_t>(Command::kTrim)).put(std::uint64_t{7});
+  in_ = wide.put(std::uint64_t{512}).put(std::uint64_t{1024});
+  ASSERT_EQ(next(), Event::kRequest);
+  EXPECT_EQ(request_.length, 1024U);
+  session_->reply(request_, {});
+  EXPECT_EQ(request_.head_size, kExtendedChunkBytes);
+  EXPECT_EQ(load_be<std::uint64_t>(request_.head.data() + 16), 512U);
 }
 
 TEST_F(NbdSessionTest, WhatAnExportDoesNotAllowIsRefusedAndLeavesNoRequest) {

@@ -27,13 +27,13 @@ bool asks_for_file_system(const Call& call) {
          call.header.procedure <= static_cast<std::uint32_t>(Proc3::kPathConf);
 }
 
+}  // namespace
+
 std::uint64_t hash_of(Bytes bytes) {
   std::uint64_t hash = bytes.size();
   for (const std::byte byte : bytes) hash = hash_words(hash, static_cast<std::uint64_t>(byte));
   return hash;
 }
-
-}  // namespace
 
 std::uint32_t opcode_of(const Call& call) {
   static const std::uint32_t read = number("ost_read");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// By what a call is classified. Rules see the client's address, the user and group of the
-// credential, the job, and an operation by the name of the closest Lustre RPC:
+// The attributes by which a call is classified. Rules see the client's address, the user and group
+// of the credential, the job, and an operation by the name of the closest Lustre RPC:
 //
 //   calls                                          opcode        kind
 //   READ, READ_PLUS                                ost_read      read
@@ -14,7 +14,7 @@
 //   ALLOCATE, COPY, CLONE, WRITE_SAME              ost_fallocate zero
 //   DEALLOCATE                                     ost_punch     discard
 //   LOCK, LOCKT                                    ldlm_enqueue  lock
-//   what cannot be read                            none          other
+//   calls that cannot be parsed                    none          other
 //
 // AUTH_SYS: uid and gid are those of the credential, the job is uid.N. RPCSEC_GSS: the user is not
 // visible; the context is one user on one client, so the job is gss.X with a hash of both, and
@@ -32,6 +32,9 @@ namespace weir::nfs {
 
 // `client` is the identity of the connection.
 Attributes attributes_of(const Attributes& client, const Call& call);
+
+// The same in every run.
+std::uint64_t hash_of(Bytes bytes);
 
 // kUnknownId: none.
 std::uint32_t opcode_of(const Call& call);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A fake server for tests and fuzzers of the gateway's session: one export, a clock that stands,
-// and a record of what the session does. Requests wait in a list until a test performs them.
+// A fake server for tests and fuzzers of the gateway's session: one export, a clock that does not
+// advance, and a record of what the session does. Requests wait in a list until a test performs
+// them.
 //
 //   FakePort port;                    wait: what each request would wait
 //   port.memory                       bytes that may be held
@@ -20,7 +21,10 @@ namespace weir::nfs {
 
 class FakePort final : public serve::SessionPort {
  public:
-  FakePort() { facts_.name = "nfs"; }
+  FakePort() {
+    facts_.name = "nfs";
+    identity.job = JobId("10.0.0.1@tcp");
+  }
 
   std::size_t export_count() const override { return 1; }
   const serve::ExportFacts& export_at(std::size_t /*index*/) const override { return facts_; }
@@ -30,11 +34,7 @@ class FakePort final : public serve::SessionPort {
   void open(const serve::ExportFacts& facts, serve::OpenedExport& opened) override {
     opened.facts = &facts;
   }
-  Result<Attributes> identify(const serve::Claims& /*claims*/) override {
-    Attributes identity;
-    identity.job = JobId("10.0.0.1@tcp");
-    return identity;
-  }
+  Result<Attributes> identify(const serve::Claims& /*claims*/) override { return identity; }
   serve::TlsOptions::Mode tls() const override { return serve::TlsOptions::Mode::kOff; }
   void extents(const serve::OpenedExport& /*opened*/, std::uint64_t /*offset*/,
                std::uint64_t /*length*/,
@@ -60,6 +60,7 @@ class FakePort final : public serve::SessionPort {
   void note(std::string_view text) override { notes.append(text).append("\n"); }
   void hang_up() override { ++hang_ups; }
 
+  Attributes identity;  // of the client
   Nanoseconds wait{0};
   std::size_t memory = std::size_t{1} << 26;
   std::size_t held = 0;

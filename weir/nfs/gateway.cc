@@ -4,16 +4,22 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include <netdb.h>
 
+#include "weir/base/hash.h"
 #include "weir/base/quote.h"
+#include "weir/nfs/call_class.h"
 
 namespace weir::nfs {
 namespace {
 
 constexpr std::uint32_t kSlotsForOthers = 8;
-constexpr std::size_t kToldMax = 4096;
+
+std::uint64_t mark_of(Gateway::Mark mark, const Nid& client) {
+  return hash_words(client.hash(), static_cast<std::uint64_t>(mark));
+}
 
 // HOST, HOST:PORT, [ADDRESS], [ADDRESS]:PORT
 struct HostPort {
@@ -61,52 +67,68 @@ Result<serve::ServerAddress> find_server(const std::string& text) {
   return found;
 }
 
-Gateway::SessionSlots& Gateway::slots_of(const SessionId& session) {
-  if (sessions_.size() >= kSessionsMax && !sessions_.contains(session)) {
-    // Those in use are bounded by the calls that are parked.
-    absl::erase_if(sessions_, [](const auto& one) { return one.second.parked == 0; });
+Gateway::SessionSlots* Gateway::slots_of(const SessionId& session) {
+  if (const auto found = sessions_.find(key_of(session)); found != sessions_.end())
+    return &found->second;
+  if (sessions_.size() >= kSessionsMax) {
+    // Searched once; then again only when one of them has become idle.
+    if (!are_all_busy_) {
+      absl::erase_if(sessions_, [](const auto& one) { return one.second.parked == 0; });
+    }
+    are_all_busy_ = sessions_.size() >= kSessionsMax;
+    if (are_all_busy_) return nullptr;
   }
-  return sessions_[session];
+  return &sessions_[key_of(session)];
 }
 
 void Gateway::set_slots(const SessionId& session, std::uint32_t slots) {
   const host::MutexLock lock(mutex_);
-  slots_of(session).slots = std::max(slots, 1U);
+  SessionSlots* const known = slots_of(session);
+  if (known == nullptr) return;
+  known->slots = std::max(slots, 1U);
+  known->is_learned = true;
 }
 
 bool Gateway::park(const SessionId& session, std::uint32_t uid, OperationKind kind) {
   const host::MutexLock lock(mutex_);
-  SessionSlots& slots = slots_of(session);
-  std::uint32_t& own = slots.by_user[uid];
-  const std::uint32_t quarter = std::max(slots.slots / 4, 1U);
+  SessionSlots* const slots = slots_of(session);
+  if (slots == nullptr) return false;
+  const auto found = slots->by_user.find(uid);
+  const std::uint32_t own = found == slots->by_user.end() ? 0 : found->second;
+  const std::uint32_t quarter = std::max(slots->slots / 4, 1U);
   const std::uint32_t spare = std::max(quarter, kSlotsForOthers);
-  const std::uint32_t writes_max = slots.slots > spare ? slots.slots - spare : 1;
+  const std::uint32_t writes_max = slots->slots > spare ? slots->slots - spare : 1;
   const bool fits = kind == OperationKind::kWrite
-                        ? slots.parked < writes_max
-                        : own < quarter && slots.parked < std::max(slots.slots / 2, 1U);
-  if (fits) {
-    ++own;
-    ++slots.parked;
-  } else if (own == 0) {
-    slots.by_user.erase(uid);
-  }
-  return fits;
+                        ? slots->parked < writes_max
+                        : own < quarter && slots->parked < std::max(slots->slots / 2, 1U);
+  if (!fits) return false;
+  ++slots->by_user[uid];
+  ++slots->parked;
+  return true;
 }
 
 void Gateway::unpark(const SessionId& session, std::uint32_t uid) {
   const host::MutexLock lock(mutex_);
-  const auto found = sessions_.find(session);
+  const auto found = sessions_.find(key_of(session));
   if (found == sessions_.end()) return;
-  const auto own = found->second.by_user.find(uid);
-  if (own == found->second.by_user.end()) return;
-  --found->second.parked;
-  if (--own->second == 0) found->second.by_user.erase(own);
+  SessionSlots& slots = found->second;
+  const auto own = slots.by_user.find(uid);
+  if (own == slots.by_user.end()) return;
+  if (--own->second == 0) slots.by_user.erase(own);
+  if (--slots.parked > 0) return;
+  are_all_busy_ = false;
+  if (!slots.is_learned) sessions_.erase(found);
 }
 
 std::uint32_t Gateway::parked(const SessionId& session) const {
   const host::MutexLock lock(mutex_);
-  const auto found = sessions_.find(session);
+  const auto found = sessions_.find(key_of(session));
   return found == sessions_.end() ? 0 : found->second.parked;
+}
+
+std::size_t Gateway::session_count() const {
+  const host::MutexLock lock(mutex_);
+  return sessions_.size();
 }
 
 void Gateway::recall(const Nid& client, Bytes file_handle, Instant until) {
@@ -135,13 +157,37 @@ bool Gateway::is_recalled(const Nid& client, Bytes file_handle, Instant now) con
   });
 }
 
-bool Gateway::is_first(Warning warning, const Nid& client) {
+bool Gateway::mark(Mark mark, const Nid& client) {
+  const std::uint64_t key = mark_of(mark, client);
   const host::MutexLock lock(mutex_);
-  const auto same = [&](const Told& one) { return one.warning == warning && one.client == client; };
-  if (std::any_of(told_.begin(), told_.end(), same)) return false;
-  if (told_.size() == kToldMax) told_.pop_front();
-  told_.push_back({warning, client});
+  if (!marks_.insert(key).second) return false;
+  marked_.push_back(key);
+  if (marked_.size() > kMarksMax) {
+    marks_.erase(marked_.front());
+    marked_.pop_front();
+  }
   return true;
+}
+
+bool Gateway::has(Mark mark, const Nid& client) const {
+  const host::MutexLock lock(mutex_);
+  return marks_.contains(mark_of(mark, client));
+}
+
+std::optional<Nid> Gateway::other_user(Bytes client_owner, const Nid& client) {
+  const std::uint64_t key = hash_of(client_owner);
+  const host::MutexLock lock(mutex_);
+  const auto [found, is_new] = owners_.try_emplace(key, client);
+  if (!is_new) {
+    const Nid before = std::exchange(found->second, client);
+    return before == client ? std::nullopt : std::optional(before);
+  }
+  owned_.push_back(key);
+  if (owned_.size() > kOwnersMax) {
+    owners_.erase(owned_.front());
+    owned_.pop_front();
+  }
+  return std::nullopt;
 }
 
 }  // namespace weir::nfs

@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the sessions of one gateway share: the server they forward to, and what must be known across
-// connections, because a mount may use several of them (nconnect).
+// State that the sessions of one gateway share: the server they forward to, and facts that must be
+// known across connections, because a mount may use several (nconnect).
 //
 //   sessions    of NFS 4.1 and later: how many slots they have and how many hold a parked call.
 //               One session serves all users of a mount, so the calls that one user has parked must
-//               leave slots to the others: see may_park()
-//   recalls     files whose delegation the server wants back from a client: calls on them do not
-//               wait until the client has returned it, or for the time of a lease
+//               leave slots to the others: see park()
+//   recalls     files whose delegation the server recalls from a client: calls on them do not wait
+//               until the client has returned it, or for the time of a lease
+//   owners      which client uses which client owner: two clients with the same one destroy each
+//               other's state
 //   counters    for metrics
 //
-// Bounds: kSessionsMax sessions, kRecallsMax recalls. A session that is not known has
-// kSlotsUnknown slots. Thread-safe.
+// Bounds: kSessionsMax sessions, kRecallsMax recalls, kOwnersMax owners, kMarksMax marks of
+// clients. A session that is not known has kSlotsUnknown slots, and is forgotten when none of its
+// calls is parked, so that invented sessions cost nothing. Calls of sessions beyond the bound are
+// not parked. The oldest owners and marks are forgotten: a warning may then be repeated.
+// Thread-safe.
 #pragma once
 
 #include <array>
@@ -19,12 +24,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <absl/container/flat_hash_map.h>
+#include <absl/container/flat_hash_set.h>
 
+#include "weir/base/big_endian.h"
 #include "weir/base/operation_kind.h"
 #include "weir/base/result.h"
 #include "weir/base/time.h"
@@ -36,7 +44,7 @@
 
 namespace weir::nfs {
 
-// The address of HOST[:PORT]; asks the resolver, so it may take a while.
+// The address of HOST[:PORT]. Blocks on the resolver.
 Result<serve::ServerAddress> find_server(const std::string& text);
 
 struct Counters {
@@ -57,15 +65,18 @@ struct Counters {
   Count recalls = 0;
   Count layouts = 0;     // granted by the server: their data bypasses the gateway
   Count moved = 0;       // NFS4ERR_MOVED
-  Count stalled_ns = 0;  // connections were not read from, for want of memory
+  Count bypasses = 0;    // clients that mount the server directly too
+  Count stalled_ns = 0;  // time in which connections were not read because memory was short
 };
 
 using SessionId = std::array<std::byte, kSessionIdBytes>;
 
 class Gateway {
  public:
-  static constexpr std::size_t kSessionsMax = 65'536;
+  static constexpr std::size_t kSessionsMax = 16'384;
   static constexpr std::size_t kRecallsMax = 1024;
+  static constexpr std::size_t kOwnersMax = 65'536;
+  static constexpr std::size_t kMarksMax = 65'536;
   static constexpr std::uint32_t kSlotsUnknown = 64;  // what Linux asks for
   static constexpr Nanoseconds kLeaseUnknown = std::chrono::seconds{90};
 
@@ -82,39 +93,48 @@ class Gateway {
   Nanoseconds wait_max() const { return std::min(options_.max_wait, lease() / 3); }
 
   void set_slots(const SessionId& session, std::uint32_t slots);
-  // Counts a call that is going to wait, unless too many of its session do: of one user a quarter
-  // of the slots, of all users half. A refused WRITE sends its payload again every 0.1 s, so writes
-  // may take all but a quarter of the slots (8 at least).
+  // Counts a call that is about to wait. False if too many calls of its session wait: those of one
+  // user may take a quarter of the slots, those of all users half. A refused WRITE sends its
+  // payload again every 0.1 s, so writes may take all but a quarter of the slots (8 at least).
   bool park(const SessionId& session, std::uint32_t uid, OperationKind kind);
-  // It waits no more.
+  // The call no longer waits.
   void unpark(const SessionId& session, std::uint32_t uid);
   std::uint32_t parked(const SessionId& session) const;
+  std::size_t session_count() const;
 
   void recall(const Nid& client, Bytes file_handle, Instant until);
   void returned(const Nid& client, Bytes file_handle);
   bool is_recalled(const Nid& client, Bytes file_handle, Instant now) const;
 
-  // Whether a warning of this kind was given for this client before.
-  enum class Warning : std::uint8_t { kLayouts, kReferral };
-  bool is_first(Warning warning, const Nid& client);
+  // What is remembered about a client: warnings that were logged, and that it has an NFS session
+  // here.
+  enum class Mark : std::uint8_t { kLayouts, kReferral, kTls, kOwner, kBypass, kSession };
+  // False: it has the mark already.
+  bool mark(Mark mark, const Nid& client);
+  bool has(Mark mark, const Nid& client) const;
+  // The client that has used this client owner before, if it is another one.
+  std::optional<Nid> other_user(Bytes client_owner, const Nid& client);
 
  private:
   struct SessionSlots {
     std::uint32_t slots = kSlotsUnknown;
     std::uint32_t parked = 0;
+    bool is_learned = false;  // the server has reported its slots
     absl::flat_hash_map<std::uint32_t, std::uint32_t> by_user;
   };
+  // Two words of it are faster to hash than 16 bytes.
+  using SessionKey = std::pair<std::uint64_t, std::uint64_t>;
+  static SessionKey key_of(const SessionId& id) {
+    return {load_be<std::uint64_t>(id.data()), load_be<std::uint64_t>(id.data() + 8)};
+  }
   struct Recall {
     Nid client;
     std::vector<std::byte> file_handle;
     Instant until;
   };
-  struct Told {
-    Warning warning;
-    Nid client;
-  };
 
-  SessionSlots& slots_of(const SessionId& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // nullptr: there are too many.
+  SessionSlots* slots_of(const SessionId& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const serve::NfsOptions options_;
   const serve::ServerAddress server_;
@@ -123,9 +143,14 @@ class Gateway {
   // Read for each call, so that most need no lock.
   std::atomic<std::size_t> recall_count_ = 0;
   mutable host::Mutex mutex_;
-  absl::flat_hash_map<SessionId, SessionSlots> sessions_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<SessionKey, SessionSlots> sessions_ ABSL_GUARDED_BY(mutex_);
+  bool are_all_busy_ ABSL_GUARDED_BY(mutex_) = false;  // kSessionsMax sessions have parked calls
   std::deque<Recall> recalls_ ABSL_GUARDED_BY(mutex_);
-  std::deque<Told> told_ ABSL_GUARDED_BY(mutex_);
+  // By a hash of both; and in order of arrival.
+  absl::flat_hash_set<std::uint64_t> marks_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::uint64_t> marked_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::uint64_t, Nid> owners_ ABSL_GUARDED_BY(mutex_);  // by a hash
+  std::deque<std::uint64_t> owned_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace weir::nfs

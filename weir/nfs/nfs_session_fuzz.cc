@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// No bytes of a client or of a server may make the gateway's session crash, hand out a request that
-// the server would have to disconnect it for, answer a request twice, or keep memory. The first
-// byte chooses what a request waits and how much memory there is. Then come steps: a byte that says
-// what happens and how many bytes follow it, and the bytes.
+// No bytes of a client or of a server may make the gateway's session crash, return a request for
+// which the server would have to disconnect it, answer a request twice, or leak memory. The first
+// byte selects how long a request waits and how much memory there is. Steps follow: a byte with the
+// kind of the step and the number of its bytes, and these bytes.
 //
 //   bits 0-1   0, 1: bytes of the client; 2: bytes of the server; 3: a queued request is performed
-//   bits 2-7   length of the bytes in words of 4; 63: all that is left
+//   bits 2-7   length of the bytes in words of 4; 63: all remaining bytes
 #include <algorithm>
 #include <array>
 #include <cstddef>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Writes a message as a record into a queue, whole or while it arrives. A message whose length is
-// known becomes one fragment, the usual form. One that is longer than what is kept in memory and
-// whose length is not known yet, because its sender uses several fragments, is forwarded in
-// fragments of its own.
+// Writes a message as a record to a queue, at once or while it arrives. A message whose length is
+// known becomes one fragment, the usual form. A message that is longer than what is kept in memory
+// and whose length is not known yet, because its sender uses several fragments, is forwarded in new
+// fragments.
 //
 //   RecordWriter writer;
 //   writer.begin(to, bytes, length);        length: of the whole message, if it is known

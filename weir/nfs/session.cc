@@ -27,10 +27,10 @@ using serve::ByteQueue;
 using serve::IoRequest;
 using serve::SessionPort;
 
-// A reply that may have to be mended is looked at as a whole.
+// A reply that may have to be mended is collected completely.
 constexpr std::size_t kReplyWholeMax = std::size_t{4} << 10;
 constexpr std::size_t kReplyHeadBytes = std::size_t{1} << 10;
-// Beyond it nothing more is read from the server until the client has taken some.
+// Beyond this size nothing more is read from the server until the client has read some.
 constexpr std::size_t kToClientMax = std::size_t{1} << 20;
 constexpr std::size_t kDigestBytes = 256;  // of a call, to recognize a retransmission
 constexpr Nanoseconds kWatchEvery = std::chrono::seconds{10};
@@ -45,12 +45,12 @@ std::uint64_t digest_of(Bytes bytes) {
   return hash;
 }
 
-// The first bytes of a message, gathered until they are enough to look at.
+// Collects the first bytes of a message until there are enough to classify it.
 class Head {
  public:
   Head(std::size_t whole_max, std::size_t enough) : whole_max_(whole_max), enough_(enough) {}
 
-  // None: more is needed. Valid until clear().
+  // None: more bytes are needed. Valid until clear().
   std::optional<Bytes> add(const RecordEvent& piece, const RecordReader& reader) {
     const auto length = reader.message_length();
     const bool needs_all = length && *length <= whole_max_;
@@ -92,7 +92,7 @@ struct HeldCall {
   PendingCall pending;
   State state = State::kQueued;
   bool is_gss = false;
-  std::uint32_t copies = 1;      // that the server has got
+  std::uint32_t copies = 1;      // sent to the server
   std::uint64_t request_id = 0;  // while it holds a slot of the Target
   std::uint64_t digest = 0;
   Instant sent_at;
@@ -137,7 +137,7 @@ class NfsSession final : public serve::Session {
   void closed() override;
 
  private:
-  // Where the rest of a long message goes.
+  // The destination of the rest of a long message.
   enum class Rest : std::uint8_t { kToCall, kToServer, kNowhere };
 
   // ---- from the client ----
@@ -150,6 +150,8 @@ class NfsSession final : public serve::Session {
   bool must_delay(const Call& call, const IoRequest& request, HeldCall& held);
   void delay(const MessageView& message, const Call& call, HeldCall& held);
   void refuse_tls(const Call& call);
+  void look_for_owner(const CompoundCall& compound);
+  void warn_once(Gateway::Mark mark, std::string_view text);
   bool passes_at_once(const Call& call) const;
   void fill(const Call& call, IoRequest& request);
   Event break_off(std::string_view problem);
@@ -170,6 +172,7 @@ class NfsSession final : public serve::Session {
   void settle(std::uint32_t xid, const Reply& reply);
   void learn(const Reply& reply);
   void look_for_recalls(const MessageView& message);
+  void look_for_bypass();
 
   // ---- memory ----
   bool make_room(std::size_t more);
@@ -206,7 +209,9 @@ class NfsSession final : public serve::Session {
   bool is_full_ = false;             // to_client_
   std::optional<Instant> stalled_since_;
   Instant last_input_;
-  bool is_watched_ = false;  // a wake is set
+  bool is_watched_ = false;      // a wake is set
+  bool has_client_id_ = false;   // EXCHANGE_ID has succeeded
+  bool has_file_calls_ = false;  // or an NFS session is used
   bool stops_ = false;
   bool has_server_ended_ = false;
   bool is_closed_ = false;
@@ -285,7 +290,7 @@ void NfsSession::continue_message(const RecordEvent& piece) {
   }
 }
 
-// A call that the client has sent before. None: it is a different one.
+// Handles a retransmission. None: it is a different call.
 std::optional<NfsSession::Event> NfsSession::repeat(HeldCall& first, const MessageView& message,
                                                     std::uint64_t digest) {
   if (first.digest != digest || first.length != length_of(message)) {
@@ -314,9 +319,12 @@ std::optional<NfsSession::Event> NfsSession::begin_call(const MessageView& messa
   }
   if (calls_.size() >= kCallsMax) return break_off("too many unanswered calls");
   HeldCall& held = hold(message, call, digest);
-  if (call.compound && call.compound->has(Op::kDelegReturn)) {
-    gateway_.returned(client_.nid, call.file_handle);
+  if (call.compound) {
+    if (call.compound->has(Op::kDelegReturn)) gateway_.returned(client_.nid, call.file_handle);
+    if (!call.compound->client_owner.empty()) look_for_owner(*call.compound);
   }
+  const bool has_slot = call.compound && call.compound->slot;
+  if (call.urgency != Urgency::kFree || has_slot) has_file_calls_ = true;
   const bool at_once = passes_at_once(call);
   if (at_once && call.urgency == Urgency::kFree) {
     ++gateway_.counters().free;
@@ -364,7 +372,7 @@ void NfsSession::fill(const Call& call, IoRequest& request) {
   request.opened = &opened_;
   request.attributes = attributes_of(client_, call);
   request.operation = call.kind;
-  request.bytes = weir::Bytes{call.cost.bytes};
+  request.bytes = weir::Bytes{std::min(call.cost.bytes, kChargeMax)};
   request.tag = call.header.xid;
   request.is_own = true;
 }
@@ -381,7 +389,7 @@ bool NfsSession::must_delay(const Call& call, const IoRequest& request, HeldCall
   return false;
 }
 
-// The server gets SEQUENCE alone; its reply is mended when it comes.
+// The server gets only SEQUENCE; its reply is mended when it arrives.
 void NfsSession::delay(const MessageView& message, const Call& call, HeldCall& held) {
   ++gateway_.counters().delayed;
   std::array<std::byte, kAnswerMax> buffer;
@@ -392,10 +400,26 @@ void NfsSession::delay(const MessageView& message, const Call& call, HeldCall& h
 
 void NfsSession::refuse_tls(const Call& call) {
   ++gateway_.counters().tls_refused;
-  port_.note("asks for TLS, which this gateway does not forward: refused; mount without xprtsec=");
+  warn_once(Gateway::Mark::kTls,
+            "asks for TLS, which this gateway does not forward: refused; mount without xprtsec=");
   to_client_.append(denied_reply(call.header.xid, kAuthBadCredential));
   account_replies();
   port_.transfer();
+}
+
+// Two clients with the same client owner: each makes the server drop the state of the other.
+void NfsSession::look_for_owner(const CompoundCall& compound) {
+  const auto other = gateway_.other_user(compound.client_owner, client_.nid);
+  if (!other) return;
+  warn_once(
+      Gateway::Mark::kOwner,
+      fmt::format("uses the NFSv4 client owner of {}: give each client a host name of its own",
+                  print_nid(*other)));
+}
+
+// Once for each client.
+void NfsSession::warn_once(Gateway::Mark mark, std::string_view text) {
+  if (gateway_.mark(mark, client_.nid)) port_.note(text);
 }
 
 bool NfsSession::stop() {
@@ -532,7 +556,7 @@ void NfsSession::begin_reply(Bytes bytes, bool is_whole) {
   if (type == MessageType::kCall) look_for_recalls(message);
   const auto found = type == MessageType::kReply ? calls_.find(load_be<std::uint32_t>(bytes.data()))
                                                  : calls_.end();
-  // Only the server's replies to calls that it has got can be meant.
+  // A reply can only belong to a call that was forwarded to the server.
   const bool is_known = found != calls_.end() && found->second->state == HeldCall::State::kSent;
   if (type != MessageType::kCall && !is_known) ++gateway_.counters().replies_unmatched;
   if (!is_known) return reply_writer_.begin(to_client_, bytes, length);
@@ -558,7 +582,10 @@ void NfsSession::settle(std::uint32_t xid, const Reply& reply) {
   }
   give_back_room();
   if (id == 0) return;
-  port_.answer(id, {.moved = weir::Bytes{reply.moved.bytes}, .is_forwarded = true});
+  const std::uint64_t operations = std::clamp<std::uint64_t>(reply.moved.operations, 1, UINT32_MAX);
+  port_.answer(id, {.moved = weir::Bytes{std::min(reply.moved.bytes, kChargeMax)},
+                    .operations = static_cast<std::uint32_t>(operations),
+                    .is_forwarded = true});
 }
 
 void NfsSession::learn(const Reply& reply) {
@@ -572,18 +599,29 @@ void NfsSession::learn(const Reply& reply) {
   if (compound.lease_seconds && *compound.lease_seconds > 0) {
     gateway_.set_lease(std::chrono::seconds{*compound.lease_seconds});
   }
+  if (compound.session) gateway_.mark(Gateway::Mark::kSession, client_.nid);
+  if (compound.has(Op::kExchangeId)) has_client_id_ = true;
   if (compound.has(Op::kLayoutGet)) {
     ++gateway_.counters().layouts;
-    if (gateway_.is_first(Gateway::Warning::kLayouts, client_.nid)) {
-      port_.note("the server grants pNFS layouts: data bypasses the gateway; turn pNFS off there");
-    }
+    warn_once(Gateway::Mark::kLayouts,
+              "the server grants pNFS layouts: data bypasses the gateway; turn pNFS off there");
   }
   if (compound.status == kMoved) {
     ++gateway_.counters().moved;
-    if (gateway_.is_first(Gateway::Warning::kReferral, client_.nid)) {
-      port_.note("the server refers the client to another server, past the gateway");
-    }
+    warn_once(Gateway::Mark::kReferral,
+              "the server refers the client to another server, past the gateway");
   }
+}
+
+// A Linux client that has mounted the server directly detects that the gateway is the same server
+// (EXCHANGE_ID), and uses its existing connection.
+void NfsSession::look_for_bypass() {
+  if (!has_client_id_ || has_file_calls_ || stops_ || has_server_ended_) return;
+  if (gateway_.has(Gateway::Mark::kSession, client_.nid)) return;
+  ++gateway_.counters().bypasses;
+  warn_once(Gateway::Mark::kBypass,
+            "has left without a session: it probably mounts the server directly too, and its calls "
+            "bypass the gateway; block the direct path");
 }
 
 void NfsSession::look_for_recalls(const MessageView& message) {
@@ -631,7 +669,7 @@ bool NfsSession::make_room(std::size_t more) {
 void NfsSession::give_back_room() {
   const std::size_t needed = held_ + call_head_.size() + to_server_.size();
   const std::size_t charge = needed - std::min(needed, SessionPort::kHeldFree);
-  // A connection that waits for room tries again whenever something is given back.
+  // A connection that waits for room tries again whenever memory is released.
   if (charge >= charged_ && !stalled_since_) return;
   port_.release(charged_ - std::min(charge, charged_));
   charged_ = std::min(charge, charged_);
@@ -649,13 +687,13 @@ void NfsSession::account_replies() {
     if (port_.hold(charge - charged_replies_)) {
       charged_replies_ = charge;
     } else {
-      is_full = true;  // until the client has taken some
+      is_full = true;  // until the client has read some
     }
   }
   is_full_ = is_full;
 }
 
-// Something is not complete: looks at it every kWatchEvery.
+// A message or call is not complete: checks it every kWatchEvery.
 void NfsSession::watch() {
   if (std::exchange(is_watched_, true)) return;
   port_.wake_at(port_.now() + kWatchEvery);
@@ -684,7 +722,7 @@ void NfsSession::wake() {
 }
 
 void NfsSession::closed() {
-  is_closed_ = true;
+  if (!std::exchange(is_closed_, true)) look_for_bypass();
   for (auto& [xid, call] : calls_) unpark(*call);
   calls_.clear();
   ready_.clear();
@@ -720,6 +758,8 @@ std::vector<serve::ProtocolCount> counts_of(Gateway& gateway) {
       {"weir_nfs_layouts_total", "pNFS layouts that the server granted.", name, counters.layouts},
       {"weir_nfs_referrals_total", "Replies that refer a client to another server.", name,
        counters.moved},
+      {"weir_nfs_bypasses_total", "Clients that left after EXCHANGE_ID without a session.", name,
+       counters.bypasses},
       {"weir_nfs_server_unreachable_total", "Connections that could not be forwarded.", name,
        counters.server_unreachable},
       {"weir_nfs_server_closed_total", "Connections that the server closed.", name,

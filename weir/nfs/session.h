@@ -11,13 +11,13 @@
 //                               '---------> too many parked: cut to SEQUENCE ---->
 //   client <--- records <--- read_reply: settles bytes, gives the slot back <---- server
 //
-// Every message is forwarded as it came, but for calls that are cut and their replies (answers.h),
+// Every message is forwarded unchanged, except calls that are cut and their replies (answers.h),
 // and the probe for TLS, which is refused. A message of up to kWholeMax bytes is kept until it is
 // complete; a longer one is classified by its first bytes and forwarded while it arrives, once its
 // turn has come. Records do not overlap: calls whose turn comes meanwhile wait for its end.
 //
-// Calls are found again by their xid. Another call with the xid and the bytes of one that waits is
-// a retransmission and is dropped; if the first one has been forwarded, so is the second, and the
+// Calls are identified by their xid. Another call with the xid and the bytes of one that waits is a
+// retransmission and is dropped; if the first one has been forwarded, so is the second, and the
 // server decides. Neither is charged. A different call with the xid of an unanswered one ends the
 // connection.
 //
@@ -26,7 +26,7 @@
 //
 // Bounds: kCallsMax unanswered calls; bytes held are charged to the connection. A client that stops
 // within a message for kStallMax is disconnected; a call that the server has not answered for kLate
-// gives its slot up.
+// gives up its slot.
 #pragma once
 
 #include <chrono>
@@ -36,6 +36,7 @@
 #include <string>
 
 #include "weir/base/time.h"
+#include "weir/nfs/codec/record.h"
 #include "weir/nfs/gateway.h"
 #include "weir/serve/protocol.h"
 #include "weir/serve/session.h"
@@ -47,8 +48,10 @@ inline constexpr std::size_t kHeadBytes = std::size_t{8} << 10;  // of a longer 
 inline constexpr std::size_t kCallsMax = 65'536;
 inline constexpr Nanoseconds kStallMax = std::chrono::seconds{60};
 inline constexpr Nanoseconds kLate = std::chrono::seconds{30};
-// A context of RPCSEC_GSS may have so many calls parked before calls that need not wait queue
-// behind them: servers keep a window of 128 sequence numbers.
+// The most bytes that a call is charged for, whatever counts it claims: no record is longer.
+inline constexpr std::uint64_t kChargeMax = kRecordMaxLimit;
+// A context of RPCSEC_GSS may have this many parked calls; beyond it, calls that need not wait
+// queue behind them: servers keep a window of 128 sequence numbers.
 inline constexpr std::uint32_t kGssParkedMax = 64;
 
 // REQUIRES: the gateway outlives the server.

@@ -71,7 +71,7 @@ CompoundWriter read4(std::uint32_t slot) {
   return writer;
 }
 
-// As `message` with several fragments of so many bytes each.
+// As `message`, with several fragments of this many bytes each.
 std::string in_fragments(const std::string& record, std::size_t size) {
   const std::string message = record.substr(4);
   std::string all;
@@ -97,7 +97,7 @@ class NfsSessionTest : public testing::Test {
     EXPECT_EQ(port_.held, 0U);
   }
 
-  // Requests that became known wait in queued_. Returns the last event.
+  // New requests wait in queued_. Returns the last event.
   Event feed(std::string_view text) {
     std::span<const std::byte> in = std::as_bytes(std::span(text.data(), text.size()));
     for (;;) {
@@ -166,6 +166,60 @@ TEST_F(NfsSessionTest, ForwardsACallWhenItsTurnHasComeAndItsReplyAtOnce) {
   EXPECT_EQ(port_.answers[1].moved, weir::Bytes{10}) << "as many as it returned";
   EXPECT_TRUE(port_.answers[1].is_forwarded);
   EXPECT_TRUE(session_->is_settled());
+}
+
+TEST_F(NfsSessionTest, AListingIsAsManyOperationsAsItsReplyIsLong) {
+  feed(sys_call(1, kNfsVersion3, static_cast<std::uint32_t>(Proc3::kReadDirPlus), 1000)
+           .opaque("handle")
+           .u64(0)
+           .u64(0)
+           .u32(8192)
+           .u32(65'536)
+           .record());
+  ASSERT_EQ(queued_.size(), 1U);
+  perform();
+  from_server(success_header(1).u32(0).raw(std::string(40'000, '\0')).record());
+  EXPECT_EQ(port_.answers[1].operations, 1U + 40'000 / 4096);
+  EXPECT_EQ(port_.answers[1].moved, weir::Bytes{40'000});
+  feed(get_attributes(2));
+  perform();
+  from_server(success_header(2).u32(5).record());
+  EXPECT_EQ(port_.answers[2].operations, 1U);
+}
+
+TEST_F(NfsSessionTest, ACallIsNotChargedForMoreThanARecordCanHold) {
+  CompoundWriter writer(0);
+  writer.put_handle("handle");
+  for (int i = 0; i < 100; ++i) writer.op(Op::kRead).zeros(16).u64(0).u32(0xFFFF'FFFF);
+  feed(writer.call(1, 1000).record() + read_file(2, 0xFFFF'FFFF));
+  ASSERT_EQ(queued_.size(), 2U);
+  EXPECT_EQ(queued_[0]->bytes, weir::Bytes{kChargeMax});
+  EXPECT_EQ(queued_[1]->bytes, weir::Bytes{kChargeMax});
+}
+
+TEST_F(NfsSessionTest, ALeaseThatChangesWhileItRunsBoundsTheWait) {
+  const auto tell = [&](std::uint32_t xid, std::uint32_t lease) {
+    CompoundWriter ask(0);
+    ask.op(Op::kPutRootFh);
+    ask.op(Op::kGetAttr).u32(1).u32(1U << 10);
+    feed(ask.call(xid, kRootUid).record());
+    CompoundWriter told(0);
+    told.result(Op::kPutRootFh);
+    told.result(Op::kGetAttr).u32(1).u32(1U << 10).u32(4).u32(lease);
+    from_server(told.reply(xid).record());
+  };
+  EXPECT_EQ(gateway_.wait_max(), seconds{10}) << "max_wait";
+  tell(1, 15);
+  EXPECT_EQ(gateway_.wait_max(), seconds{5});
+  port_.wait = seconds{6};
+  feed(read4(0).call(10, 1000).record());
+  EXPECT_EQ(gateway_.counters().delayed, 1U);
+  tell(2, 0);
+  EXPECT_EQ(gateway_.lease(), seconds{15}) << "no lease at all is not believed";
+  tell(3, 0xFFFF'FFFF);
+  EXPECT_EQ(gateway_.wait_max(), seconds{10});
+  feed(read4(1).call(11, 1000).record());
+  EXPECT_EQ(gateway_.counters().delayed, 1U);
 }
 
 TEST_F(NfsSessionTest, AnySplitOfTheBytesForwardsTheSame) {
@@ -282,7 +336,7 @@ TEST_F(NfsSessionTest, NothingMoreIsTakenFromTheServerThanTheClientReads) {
   from_server(std::string_view(reply).substr(at + 65'536));
   got += to_client();
   EXPECT_TRUE(got == reply);
-  // What the client has not read when it leaves is given back too: see the destructor.
+  // Memory of replies that the client has not read is released too: see the destructor.
   port_.memory = 1 << 20;
   from_server(success_header(5).raw(std::string(100'000, 'x')).record());
   EXPECT_GT(port_.held, 0U);
@@ -356,7 +410,7 @@ TEST_F(NfsSessionTest, CallbacksHaveXidsOfTheirOwn) {
   feed(answer);
   EXPECT_EQ(to_server(), answer);
   EXPECT_TRUE(port_.answers.empty());
-  // The server wants its delegation back: calls on that file do not wait.
+  // The server recalls its delegation: calls on that file do not wait.
   feed(read_file(10, 4096));
   EXPECT_TRUE(queued_.empty());
   EXPECT_EQ(to_server(), read_file(10, 4096));
@@ -374,7 +428,7 @@ TEST_F(NfsSessionTest, ASessionKeepsSlotsForOthers) {
   alone.sequence(63, 1);
   const std::string sent = to_server();
   EXPECT_TRUE(sent.ends_with(alone.call(63, 1000).record()));
-  // The server executes SEQUENCE; the client comes again.
+  // The server executes SEQUENCE; the client sends the call again.
   CompoundWriter done(1);
   done.sequence_result(63, 1);
   from_server(done.reply(63).record());
@@ -382,7 +436,7 @@ TEST_F(NfsSessionTest, ASessionKeepsSlotsForOthers) {
   delayed.sequence_result(63, 1).result(Op::kPutFh, kDelay);
   EXPECT_EQ(to_client(), delayed.reply(63, kDelay).record());
   EXPECT_TRUE(port_.answers.empty()) << "it was not charged";
-  // Another user has slots of his own, up to half of all.
+  // Another user can use further slots, up to half of all.
   for (std::uint32_t slot = 64; slot < 128; ++slot) feed(read4(slot).call(slot, 1001).record());
   EXPECT_EQ(queued_.size(), 32U);
   const std::uint32_t parked = gateway_.parked(SessionId{});
@@ -534,6 +588,109 @@ TEST_F(NfsSessionTest, CallsOfAGssContextStayInOrder) {
   perform();
   feed(call(1001, close));
   EXPECT_EQ(performed_.size(), 3U) << "63 are parked";
+}
+
+// ---- warnings that are logged once for each client ----
+
+CompoundWriter exchange_id(std::string_view owner) {
+  CompoundWriter writer(1);
+  writer.op(Op::kExchangeId).zeros(8).opaque(owner).u32(0).u32(0).u32(0);
+  return writer;
+}
+
+std::string exchanged(std::uint32_t xid) {
+  CompoundWriter writer(1);
+  XdrWriter& result = writer.result(Op::kExchangeId).u64(7).u32(1).u32(0).u32(0);
+  result.u64(0).opaque("server").opaque("scope").u32(0);
+  return writer.reply(xid).record();
+}
+
+class Warned : public testing::Test {
+ protected:
+  Warned() : gateway_(serve::NfsOptions{}, {.address = {}, .size = 0, .text = "server"}) {}
+
+  // Sends calls of one client, with a reply to each, and disconnects.
+  std::string notes_of(std::string_view client, const std::vector<std::string>& calls,
+                       const std::vector<std::string>& replies) {
+    FakePort port;
+    port.identity.nid = parse_nid(client).value();
+    const auto session = begin_session(port, gateway_);
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      std::span<const std::byte> in = std::as_bytes(std::span(calls[i]));
+      IoRequest request;
+      request.clear();
+      if (session->next(in, request) == Event::kRequest) {
+        request.id = i + 1;
+        session->perform(request, {});
+      }
+      if (i < replies.size()) session->from_server(std::as_bytes(std::span(replies[i])));
+    }
+    session->closed();
+    EXPECT_EQ(port.held, 0U);
+    return port.notes;
+  }
+
+  Gateway gateway_;
+};
+
+TEST_F(Warned, TwoClientsWithOneOwner) {
+  const std::vector<std::string> hello = {exchange_id("Linux NFSv4.1 node").call(1, 0).record(),
+                                          read4(0).call(2, 1000).record()};
+  EXPECT_EQ(notes_of("10.0.0.1@tcp", hello, {exchanged(1)}), "");
+  EXPECT_EQ(notes_of("10.0.0.1@tcp", hello, {exchanged(1)}), "") << "its own reconnect";
+  const std::string notes = notes_of("10.0.0.2@tcp", hello, {exchanged(1)});
+  EXPECT_NE(notes.find("client owner of 10.0.0.1@tcp"), std::string::npos) << notes;
+  EXPECT_EQ(notes_of("10.0.0.2@tcp", hello, {exchanged(1)}), "") << "once";
+}
+
+TEST_F(Warned, AClientThatLeavesWithoutASessionMountsTheServerDirectly) {
+  const std::vector<std::string> only = {exchange_id("a").call(1, 0).record()};
+  const std::string notes = notes_of("10.0.0.1@tcp", only, {exchanged(1)});
+  EXPECT_NE(notes.find("bypass the gateway"), std::string::npos) << notes;
+  EXPECT_EQ(notes_of("10.0.0.1@tcp", only, {exchanged(1)}), "") << "once";
+  EXPECT_EQ(gateway_.counters().bypasses, 2U);
+  EXPECT_EQ(notes_of("10.0.0.2@tcp", {exchange_id("b").call(1, 0).record()}, {}), "")
+      << "it was not answered";
+}
+
+TEST_F(Warned, AClientWithASessionIsNotSuspected) {
+  CompoundWriter create(1);
+  XdrWriter& arguments = create.op(Op::kCreateSession).u64(1).u32(1).u32(0);
+  for (int channel = 0; channel < 2; ++channel) arguments.zeros(20).u32(64).u32(0);
+  arguments.u32(kTransientProgram).u32(1).u32(0);
+  CompoundWriter created(1);
+  XdrWriter& results = created.result(Op::kCreateSession).zeros(kSessionIdBytes).u32(1).u32(0);
+  results.zeros(20).u32(8).u32(0).zeros(20).u32(4).u32(0);
+  const std::string hello = exchange_id("a").call(1, 0).record();
+  EXPECT_EQ(notes_of("10.0.0.1@tcp", {hello, create.call(2, 0).record()},
+                     {exchanged(1), created.reply(2).record()}),
+            "");
+  EXPECT_EQ(notes_of("10.0.0.1@tcp", {hello}, {exchanged(1)}), "");
+  EXPECT_EQ(gateway_.counters().bypasses, 0U);
+}
+
+TEST_F(Warned, OnceForLayoutsReferralsAndTls) {
+  CompoundWriter get(1);
+  get.sequence(0, 1).put_handle("handle");
+  get.op(Op::kLayoutGet).zeros(56);
+  CompoundWriter got(1);
+  got.sequence_result(0, 1).result(Op::kPutFh);
+  got.result(Op::kLayoutGet).u32(0).zeros(16).u32(0);
+  CompoundWriter moved(1);
+  moved.sequence_result(0, 1).result(Op::kPutFh, kMoved);
+  const std::string probe = call_header(3, kNfsProgram, kNfsVersion3, 0, Flavor::kTls, "").record();
+  const std::vector<std::string> calls = {get.call(1, 1000).record(), get.call(2, 1000).record(),
+                                          probe};
+  const std::vector<std::string> replies = {got.reply(1).record(), moved.reply(2, kMoved).record()};
+  for (const std::string_view client : {"10.0.0.1@tcp", "10.0.0.2@tcp"}) {
+    const std::string notes = notes_of(client, calls, replies);
+    for (const char* const text : {"pNFS layouts", "another server", "asks for TLS"}) {
+      EXPECT_NE(notes.find(text), std::string::npos) << notes;
+    }
+    EXPECT_EQ(notes_of(client, calls, replies), "");
+  }
+  EXPECT_EQ(gateway_.counters().layouts, 4U);
+  EXPECT_EQ(gateway_.counters().tls_refused, 4U);
 }
 
 TEST(NfsSessionProperty, ForwardsAllThatItGetsWhateverTheOrder) {

@@ -46,7 +46,7 @@ class AtomicBucket {
   bool take(Tokens n, const BucketShape& shape, Instant now, AtomicSpill& spill) {
     return take_over(n, shape, now, &spill);
   }
-  // The first instant at which take(n) succeeds if no one else takes.
+  // The first instant at which take(n) succeeds if nothing else is taken.
   Instant ready_at(Tokens n, const BucketShape& shape) const;
   // Moves tokens above the depth at `now` to `spill`.
   void trim(const BucketShape& shape, Instant now, AtomicSpill& spill);

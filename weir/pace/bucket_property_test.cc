@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The properties a bucket lives by, for every kind of bucket, and shown to bite: each one must
-// catch a bucket with the mistake it is there for.
+// Properties of every kind of bucket. Each is shown to work: it must detect a bucket with the
+// mistake that it looks for.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -38,7 +38,7 @@ struct Atomic {
   AtomicBucket bucket;
 };
 
-// Mistake: whole tokens are added and the time is set to now, so the fraction is forgotten.
+// Mistake: whole tokens are added and the time is set to now, so the fraction is lost.
 struct FloorAndForget {
   explicit FloorAndForget(const BucketShape& s) : shape(s), level(s.depth()), last(kStart) {}
   bool take(Tokens n, Instant now) {
@@ -53,8 +53,8 @@ struct FloorAndForget {
   Instant last;
 };
 
-// Mistake: time is only looked at when a request does not fit, so a bucket that was full all along
-// can be emptied and then filled with the time it had stood full.
+// Mistake: the time is used only when a request does not fit, so a bucket that was always full can
+// be emptied and then refilled with the time for which it was full.
 struct RefillsWhenEmpty {
   explicit RefillsWhenEmpty(const BucketShape& s) : refilled(s), level(s.depth()) {}
   bool take(Tokens n, Instant now) {
@@ -68,13 +68,14 @@ struct RefillsWhenEmpty {
   Tokens level;
 };
 
-// Mistake: the wake-up is rounded down, so it comes before the token and the taker waits again.
+// Mistake: the wake-up is rounded down, so it is before the token arrives, and the taker waits
+// again.
 struct WakesTooEarly : Exact {
   using Exact::Exact;
   Instant ready_at(Tokens n) const { return Exact::ready_at(n) - Nanoseconds{1}; }
 };
 
-// Mistake: more than the depth waits until that much is there, which never happens.
+// Mistake: a take of more than the depth waits until the bucket holds as much, which never happens.
 struct NoDebt : Exact {
   using Exact::Exact;
   bool take(Tokens n, Instant now) { return n <= shape.depth() && Exact::take(n, now); }
@@ -83,7 +84,7 @@ struct NoDebt : Exact {
 // ---- what happens to them ----
 
 struct Step {
-  Nanoseconds gap;  // after the step before
+  Nanoseconds gap;  // since the previous step
   Tokens cost;
 };
 
@@ -92,7 +93,7 @@ struct Trace {
   std::vector<Step> steps;
 };
 
-// As many small as large ones.
+// Small and large sizes equally often.
 std::uint64_t any_size(std::uint64_t most) {
   const int bits = *rc::gen::inRange(0, 63);
   const auto limit = std::min(most, (std::uint64_t{1} << bits));
@@ -108,7 +109,7 @@ BucketShape any_shape() {
   return {rate, depth};
 }
 
-// Gaps are cut so that no trace leaves the timeline.
+// Gaps are limited so that no trace leaves the timeline.
 Trace any_trace() {
   constexpr std::uint64_t kGapMax = std::uint64_t{1} << 56;
   Trace trace{any_shape(), {}};
@@ -122,7 +123,7 @@ Trace any_trace() {
   return trace;
 }
 
-// ---- the properties: empty when they hold, else what broke ----
+// ---- the properties: empty if they hold, otherwise the violation ----
 
 // Every window holds at most depth + rate x its length.
 template <class Bucket>
@@ -164,9 +165,9 @@ std::uint64_t drain(Bucket& bucket, Instant now, std::uint64_t most) {
 
 constexpr std::uint64_t kDrainMax = 2000;
 
-// One who takes every token there is, however often he looks, gets them all: those of the full
-// bucket and rate x time, as long as he comes before the bucket is full again. He leaves less than
-// a token, so that is the time of one token less than the depth.
+// A taker that takes every available token gets all of them, however often it checks: those of the
+// full bucket and rate x time, as long as it checks before the bucket is full again. It leaves less
+// than a token, so that time is the time of one token less than the depth.
 template <class Bucket>
 std::string loses_tokens(const Trace& trace) {
   Bucket bucket(trace.shape);
@@ -185,7 +186,7 @@ std::string loses_tokens(const Trace& trace) {
   return {};
 }
 
-// What is refused has a time at which it succeeds, and not before it.
+// A refused take reports the earliest time at which it will succeed.
 template <class Bucket>
 std::string never_wakes(const Trace& trace) {
   Bucket bucket(trace.shape);
@@ -207,8 +208,8 @@ std::string never_wakes(const Trace& trace) {
   return {};
 }
 
-// Refill is additive over any split of an interval: a bucket that was looked at in between holds
-// what one holds that was not.
+// Refill is additive over any split of an interval: reading a bucket in between does not change
+// what it holds.
 template <class Bucket>
 std::string split_matters(const Trace& trace) {
   Bucket whole(trace.shape), split(trace.shape);
@@ -247,7 +248,7 @@ TEST(BucketProperty, NoWindowHoldsMoreThanDepthPlusRateTimesItsLength) {
 TEST(BucketProperty, NothingIsLostAtAnyRate) {
   EXPECT_TRUE(holds(loses_tokens<Exact>));
   EXPECT_FALSE(holds(loses_tokens<FloorAndForget>)) << "the checker does not bite";
-  // The atomic variant is allowed to, by its rounding.
+  // The atomic variant may lose tokens by its rounding.
   EXPECT_FALSE(holds(loses_tokens<Atomic>));
 }
 
@@ -264,7 +265,7 @@ TEST(BucketProperty, RefillIsAdditiveOverAnySplitOfAnInterval) {
   EXPECT_FALSE(holds(split_matters<FloorAndForget>)) << "the checker does not bite";
 }
 
-// One nanosecond of the rate a take is the most the atomic variant may keep.
+// The atomic variant may lose at most one nanosecond of the rate per take.
 RC_GTEST_PROP(BucketProperty, TheAtomicVariantRoundsByLessThanANanosecondATake, ()) {
   const Trace trace = any_trace();
   Exact exact(trace.shape);
@@ -281,8 +282,8 @@ RC_GTEST_PROP(BucketProperty, TheAtomicVariantRoundsByLessThanANanosecondATake, 
   }
 }
 
-// What came in is what was taken, what is left and what fell over the rim: to the token, and with
-// the fraction of the spill, exactly.
+// Incoming tokens equal those taken, left and spilled: to the token, and with the fraction of the
+// spill, exactly.
 RC_GTEST_PROP(BucketProperty, TakenLeftAndSpilledIsAllThatCameIn, ()) {
   const Trace trace = any_trace();
   TokenBucket bucket = TokenBucket::full(trace.shape, kStart);
@@ -297,7 +298,7 @@ RC_GTEST_PROP(BucketProperty, TakenLeftAndSpilledIsAllThatCameIn, ()) {
     const Wide came_in = Wide{trace.shape.depth().count()} * rate.time_ns() +
                          Wide{rate.tokens()} * static_cast<std::uint64_t>(ns_of(now));
     const Wide seen = taken + spilled + bucket.level(trace.shape, now).count();
-    // Two fractions of less than a token each are not seen: in the bucket and in the spill.
+    // Two fractions of less than a token each are not visible: in the bucket and in the spill.
     RC_ASSERT(seen * rate.time_ns() <= came_in);
     RC_ASSERT((seen + 2) * rate.time_ns() > came_in);
   }

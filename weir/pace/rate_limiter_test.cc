@@ -63,7 +63,7 @@ TEST(RateLimiter, ARefusedRequestBlocksBothKindsUntilItFits) {
   EXPECT_FALSE(limiter.is_blocked());
   EXPECT_FALSE(limiter.consume(Tokens{100}, kBytes, kStart));
   EXPECT_TRUE(limiter.is_blocked());
-  // Not after a fixed 100 ms interval by accident: 250 bytes take 250 ms.
+  // This is not a fixed interval of 100 ms: 250 bytes take 250 ms.
   EXPECT_EQ(limiter.blocked_until(), kStart + milliseconds{100});
   EXPECT_FALSE(limiter.consume(Tokens{1}, kOps, kStart + milliseconds{99}));
   EXPECT_TRUE(limiter.unblock(kStart + milliseconds{100}));
@@ -93,7 +93,7 @@ TEST(RateLimiter, UnblockingWithNothingPendingIsAnError) {
 TEST(RateLimiter, MoreThanTheBucketPassesAtOnceWhateverTheFillAndIsPaidFor) {
   RateLimiter limiter = limiter_of_1000_bytes();
   EXPECT_TRUE(limiter.consume(Tokens{900}, kBytes, kStart));
-  EXPECT_TRUE(limiter.consume(Tokens{3100}, kBytes, kStart));  // 100 there, 3000 in excess
+  EXPECT_TRUE(limiter.consume(Tokens{3100}, kBytes, kStart));  // 100 available, 3000 in excess
   EXPECT_TRUE(limiter.is_blocked());
   EXPECT_EQ(limiter.bytes()->budget(kStart), Tokens{0});
   EXPECT_EQ(limiter.blocked_until(), kStart + seconds{3});
@@ -105,7 +105,7 @@ TEST(RateLimiter, MoreThanTheBucketPassesAtOnceWhateverTheFillAndIsPaidFor) {
 }
 
 TEST(RateLimiter, RequestsAboveTheSizeKeepTheRateOnAverage) {
-  // With the blocked time counted twice this limiter would let twice its rate through.
+  // If the blocked time counted twice, this limiter would pass twice its rate.
   RateLimiter limiter = limiter_of_1000_bytes();
   Instant now = kStart;
   std::uint64_t taken = 0;
@@ -186,7 +186,7 @@ TEST(RateLimiter, WhatIsGivenBackFillsTheBurstToItsInitialSizeThenTheBucket) {
   EXPECT_EQ(limiter.bytes()->budget(kStart), Tokens{1000});        // not 1200
   EXPECT_TRUE(limiter.consume(Tokens{1300}, kBytes, kStart));
   limiter.manual_replenish(Tokens{300}, kBytes, kStart);
-  EXPECT_EQ(limiter.bytes()->one_time_burst_left(), Tokens{0});  // spent, so it stays spent
+  EXPECT_EQ(limiter.bytes()->one_time_burst_left(), Tokens{0});  // a spent burst stays spent
   EXPECT_EQ(limiter.bytes()->budget(kStart), Tokens{500});
   limiter.manual_replenish(Tokens{UINT64_MAX}, kBytes, kStart);
   EXPECT_EQ(limiter.bytes()->budget(kStart), Tokens{1000});
@@ -395,8 +395,8 @@ void do_something(Limiter& limiter, Instant now) {
   }
 }
 
-// Whatever was done to a limiter, somebody who then wants an operation and does what the contract
-// says gets it: no state in which work waits and nothing will wake it.
+// After any calls to a limiter, a user that then requests an operation and follows the contract
+// gets it: there is no state in which work waits and nothing wakes it.
 template <class Limiter>
 void work_is_woken() {
   Limiter limiter(any_spec(), any_spec(), kStart);

@@ -123,8 +123,8 @@ class TokenBucket {
   bool can_take(Tokens n, const BucketShape& shape, Instant now) const {
     return ready_at(n, shape) <= now;
   }
-  // The first instant at which take(n) succeeds if no one else takes; may be in the past. kNever
-  // only beyond the end of the timeline.
+  // The first instant at which take(n) succeeds if nothing else is taken; may be in the past.
+  // kNever only beyond the end of the timeline.
   Instant ready_at(Tokens n, const BucketShape& shape) const;
 
   // Takes n tokens whatever the balance; may leave a debt. Saturates at the end of the timeline.

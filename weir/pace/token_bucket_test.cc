@@ -25,7 +25,7 @@ TEST(TokenBucket, FullBucketGivesItsDepthAtOnceAndNoMore) {
 }
 
 TEST(TokenBucket, CarriesTheFractionToTheNextRefill) {
-  // A third of a second is no whole number of nanoseconds; the third token is exactly on time.
+  // A third of a second is not a whole number of nanoseconds; the third token is exactly on time.
   const BucketShape shape(Rate::per_second(3), Tokens{2});
   TokenBucket bucket = TokenBucket::empty(kStart);
   for (const std::int64_t ns : {333'333'334, 666'666'667, 1'000'000'000}) {
@@ -149,14 +149,14 @@ TEST(TokenBucket, ReportsWhatFellOverTheRim) {
   const BucketShape shape(Rate::per_second(3), Tokens{3});
   TokenBucket bucket = TokenBucket::empty(kStart);
   Spill spill;
-  // Full after 1 s; half a token falls over, then another half.
+  // Full after 1 s; half a token spills, then another half.
   bucket.trim(shape, kStart + Nanoseconds{1'166'666'667}, spill);
   EXPECT_EQ(spill.collect(), Tokens{0});
   bucket.trim(shape, kStart + Nanoseconds{1'333'333'334}, spill);
   EXPECT_EQ(spill.collect(), Tokens{1});
   EXPECT_EQ(spill.collect(), Tokens{0});
   EXPECT_TRUE(bucket.take(Tokens{3}, shape, kStart + seconds{5}, spill));
-  EXPECT_EQ(spill.collect(), Tokens{11});  // 15 came in, 3 + 1 are accounted for
+  EXPECT_EQ(spill.collect(), Tokens{11});  // 15 arrived, 3 + 1 are accounted for
 }
 
 TEST(TokenBucket, TheFractionSpilledSurvivesARateChange) {
@@ -202,7 +202,7 @@ TEST(BucketShape, RefusesWhatTakesOverAHundredYearsToFill) {
   EXPECT_DEATH(BucketShape(daily, Tokens{0}), "assertion failed: depth.count\\(\\) > 0");
 }
 
-// One token every 10 ms, and somebody who looks every 11 ms.
+// One token every 10 ms, and a taker that checks every 11 ms.
 TEST(BucketShape, ASlackHoldsWhatALateTakerWouldLose) {
   const BucketShape plain(Rate::per_second(100), Tokens{1});
   const BucketShape slack(Rate::per_second(100), Tokens{1}, milliseconds{10});
@@ -257,7 +257,7 @@ TEST(AtomicBucket, ReportsWhatFellOverTheRimAndNeverTooMuch) {
   EXPECT_EQ(spill.collect(shape), Tokens{1});
   EXPECT_EQ(spill.collect(shape), Tokens{0});
   EXPECT_TRUE(bucket.take(Tokens{1}, shape, kStart + seconds{2}, spill));
-  EXPECT_EQ(spill.collect(shape), Tokens{4});  // 5 with the one before; 6 but for the rounding
+  EXPECT_EQ(spill.collect(shape), Tokens{4});  // 5 with the previous one; 6 without rounding
 }
 
 }  // namespace

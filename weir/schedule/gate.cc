@@ -38,7 +38,7 @@ struct Gate::ActivePolicy {
 };
 
 // The policies behind one head: the fallback first, then those being drained, oldest first, and
-// last the one in force where it is not the fallback itself.
+// last the current one, unless it is the fallback.
 class Gate::HeadPolicies {
  public:
   explicit HeadPolicies(std::unique_ptr<Policy> fallback)
@@ -117,7 +117,7 @@ class Gate::HeadPolicies {
     return pick;
   }
 
-  // Policies that have requests take turns; one that is not in force any more is drained.
+  // Policies that have requests take turns; one that is no longer current is drained.
   [[gnu::noinline]] Pick pick_in_turn(Instant now, Urge urge) {
     Pick best;
     const std::size_t count = policies_.size();
@@ -135,7 +135,7 @@ class Gate::HeadPolicies {
     return best;
   }
 
-  // A policy that was stopped goes when its last request has left it and completed.
+  // A stopped policy is removed when its last request has left it and completed.
   bool is_drained(const ActivePolicy& active) const {
     return active.queued == 0 && active.running == 0 && &active != force_ && &active != &fallback();
   }
@@ -253,13 +253,19 @@ void Gate::complete(Request& request, Instant now) {
 }
 
 void Gate::complete(Request& request, Instant now, const Outcome& outcome) {
+  if (outcome.how == Outcome::How::kNotStarted || outcome.differs_from(request.bytes)) [[unlikely]]
+    settle(request, now, outcome);
+  complete(request, now);
+}
+
+// Out of line: the usual completion then needs no stack frame.
+[[gnu::noinline]] void Gate::settle(const Request& request, Instant now, const Outcome& outcome) {
   Policy& policy = *active_of(request).policy;
   if (outcome.how == Outcome::How::kNotStarted) {
     policy.refund(request, forward(now));
-  } else if (outcome.bytes && *outcome.bytes != request.bytes) {
-    policy.settle(request, *outcome.bytes, forward(now));
+  } else {
+    policy.settle(request, outcome, forward(now));
   }
-  complete(request, now);
 }
 
 void Gate::withdraw(Request& request, Instant now) {
@@ -334,6 +340,13 @@ void Gate::hold_regular(bool is_held) {
   regular_slots_ = is_held && !shut_down_ ? 0 : options_.slots - options_.hp_slots;
 }
 
+void Gate::set_slots(std::uint32_t slots) {
+  WEIR_ASSERT(options_.hp_slots < slots, options_.hp_slots, slots);
+  const bool is_held = regular_slots_ == 0;
+  options_.slots = slots;
+  hold_regular(is_held);
+}
+
 std::size_t Gate::queued() const {
   return policies_of(Head::kRegular).queued() + policies_of(Head::kHigh).queued();
 }
@@ -390,12 +403,14 @@ Result<FieldSet> Gate::type_for(const RuleOutline& outline) const {
     if (engine == nullptr) {
       return fail(
           outline.starts ? std::errc::invalid_argument : std::errc::no_such_device,
-          head == Head::kRegular ? "regular head" : "high-priority head",
-          policies_with_rules() + " is not running there",
-          fmt::format("write {} to nrs_policies first, or name one head", policies_with_rules()));
+          head == Head::kRegular ? "regular requests" : "high-priority requests",
+          policies_with_rules() + " is not running for them",
+          fmt::format("write {} to nrs_policies first, or write reg or hp before the command",
+                      policies_with_rules()));
     }
     if (!type.empty() && type != engine->type()) {
-      return fail(std::errc::invalid_argument, "rule", "the heads run tbf of different types",
+      return fail(std::errc::invalid_argument, "rule",
+                  "the types of tbf differ between regular and high-priority requests",
                   "write reg or hp before the command");
     }
     type = engine->type();

@@ -143,6 +143,11 @@ class Gate {
   // While held, no request of the regular head is started; shutdown() ends it.
   void hold_regular(bool is_held);
 
+  // Another number of slots. Requests that run beyond it finish; none starts meanwhile. REQUIRES:
+  // more than Options::hp_slots.
+  void set_slots(std::uint32_t slots);
+  std::uint32_t slots() const { return options_.slots; }
+
   std::size_t queued() const;
   std::size_t running() const { return running_[0] + running_[1]; }
   std::size_t running(Head head) const { return running_[static_cast<std::size_t>(head)]; }
@@ -208,6 +213,7 @@ class Gate {
   Result<RuleCommand> bind_rule(const RuleChange& change) const;
   Pick pick_from(Head head, Instant now, Urge urge);
   Request* pick_resumed();
+  void settle(const Request& request, Instant now, const Outcome& outcome);
   bool has_slot(Head head) const;
   // Time that does not step back.
   Instant forward(Instant now);

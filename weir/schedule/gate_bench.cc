@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a request costs on its way through the Gate: admit, next and complete, all classes with a
-// backlog.
+// The cost of a request in the Gate: admit, next and complete, while all classes have a backlog.
 #include <memory>
 #include <vector>
 

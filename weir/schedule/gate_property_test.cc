@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What holds for every run of a Gate, whatever is done to it. A driver does random things from a
-// seed and writes down what happened; checkers read the record and know nothing of how a Gate
-// decides.
+// Properties of every run of a Gate. A driver makes random calls from a seed and records what
+// happens; checkers read the record and do not depend on how a Gate decides.
 //
 //   Record    requests: nothing lost, nothing twice, order kept inside a queue
 //   Windows   limits: no window of a class holds more than depth + rate x its length
-//   Purse     each class's tokens counted the plain way: who could pay does not wait for a free
-//   slot traces    the same seed decides the same, to the nanosecond
+//   Purse     tokens of each class, counted simply: a request that can pay does not wait while a
+//             slot is free
+//   traces    the same seed gives the same decisions, to the nanosecond
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -45,8 +45,8 @@ struct Event {
 };
 using Record = std::vector<Event>;
 
-// Empty if every request of a Gate that was emptied in the end ran once, or was withdrawn, and in
-// the order of its queue; else what is wrong.
+// Empty if every request of a Gate that was drained at the end ran once, or was withdrawn, and in
+// the order of its queue; otherwise the error.
 std::string record_fault(const Record& record) {
   std::map<std::string, std::deque<int>> waiting;
   for (const Event& event : record) {
@@ -67,7 +67,7 @@ std::string record_fault(const Record& record) {
   return {};
 }
 
-// What ran under one limit.
+// The requests that ran under one limit.
 struct Windows {
   std::int64_t rate = 0;
   std::int64_t depth = 0;
@@ -86,7 +86,7 @@ struct Windows {
   }
 };
 
-// A bucket as one would keep it on paper, in billionths of a token.
+// A simple bucket, in billionths of a token.
 struct Purse {
   std::int64_t rate = 0;
   std::int64_t depth = 0;
@@ -106,7 +106,7 @@ struct Purse {
 
 // ---- the driver ----
 
-// The Gate under test, and Gates with a fault each.
+// The Gate under test, and Gates with one defect each.
 struct Real {
   virtual ~Real() = default;
   virtual Decision next(Gate& gate, Instant now) { return gate.next(now); }
@@ -128,12 +128,12 @@ struct RunsAheadNowAndThen : Real {
 class Driver {
  public:
   enum class Weather : std::uint8_t {
-    kCalm,    // rules stay as they are: every purse can be counted
-    kStormy,  // rules and policies are exchanged all the time
+    kCalm,    // rules do not change: every purse can be counted
+    kStormy,  // rules and policies change all the time
   };
   static constexpr std::uint32_t kSlots = 6;
 
-  // With a rule in so many layers.
+  // With a rule in each of this many layers.
   Driver(std::uint64_t seed, Weather weather, Real& subject, unsigned layers = 2)
       : rng_(seed), weather_(weather), layers_(layers), subject_(subject) {
     start_tbf("");
@@ -147,14 +147,14 @@ class Driver {
 
   Record record;
   std::map<std::string, Windows>
-      windows;        // by policy, rule, version of it, and what it tells apart
-  std::string fault;  // a purse was overdrawn, or could pay and waited
+      windows;        // by policy, rule, version of the rule, and the key of its class
+  std::string fault;  // a purse was overdrawn, or a request waited although it could pay
 
  private:
   struct Live {
     Request request;
     int number = 0;
-    int policy = 0;  // which it was admitted under
+    int policy = 0;  // under which it was admitted
   };
   struct Limit {
     std::string name;
@@ -224,7 +224,7 @@ class Driver {
     }
   }
 
-  // Asks until nothing more runs.
+  // Calls next() until no more requests run.
   void decide() {
     for (;;) {
       const Decision decision = subject_.next(gate_, now());
@@ -267,8 +267,8 @@ class Driver {
     if (!queued_.empty() && !waits) fault = "idle with requests and a free slot";
   }
 
-  // The limits a request is under, each with the name of its class. What a policy that is being
-  // drained hands out is under none.
+  // The limits of a request, each with the name of its class. Requests of a policy that is being
+  // drained have none.
   std::vector<std::pair<std::string, const Limit*>> limits_of(const Live& live) const {
     std::vector<std::pair<std::string, const Limit*>> all;
     const RuleEngine* const tbf = gate_.engine(Head::kRegular);
@@ -291,7 +291,7 @@ class Driver {
   }
 
   void start_tbf(const std::string& suffix) {
-    // Another argument is another policy; the order of the fields makes no other type.
+    // Another argument is another policy; the order of the fields does not matter.
     ++policies_;
     ASSERT_TRUE(gate_.start_policy("tbf", suffix.empty() ? "jobid+uid" : suffix, Heads::kBoth));
     limits_ = {{"default", 10'000, 100, 0}};
@@ -406,7 +406,7 @@ TEST(GateRun, TheWindowCheckerBites) {
   EXPECT_FALSE((Windows{10, 2, {0, 0, 100'000'000}}).too_many());
   EXPECT_TRUE((Windows{10, 2, {0, 0, 99'999'999}}).too_many());
   EXPECT_TRUE((Windows{10, 1, {0, 500'000'000, 599'999'999, 9'000'000'000}}).too_many());
-  // A Gate whose clock is ahead at times lets run what has not come in yet.
+  // A Gate whose clock is sometimes ahead runs requests before their tokens have arrived.
   RunsAheadNowAndThen ahead;
   EXPECT_NE(window_fault(ahead), "");
 }
@@ -416,7 +416,7 @@ TEST(GateRun, IsNeverIdleWhileSomethingMayRun) {
   EXPECT_EQ(purse_fault(real, 1), "");
 }
 
-// At a bucket that others share, one who is first but has to wait for a bucket of its own.
+// The first queue at a shared bucket has to wait for another bucket of its own.
 TEST(GateRun, WhoWaitsForAnotherBucketHoldsNobodyUp) {
   Real real;
   EXPECT_EQ(purse_fault(real, 2), "");
@@ -435,7 +435,7 @@ TEST(GateRun, TheSameSeedDecidesTheSame) {
   };
   Real real;
   const Record first = trace(1, real);
-  // Other addresses must not show.
+  // Other addresses must not change the result.
   std::vector<std::unique_ptr<std::array<char, 1000>>> in_the_way(100);
   for (std::size_t i = 0; i < in_the_way.size(); i += 2) {
     in_the_way[i] = std::make_unique<std::array<char, 1000>>();
@@ -444,13 +444,13 @@ TEST(GateRun, TheSameSeedDecidesTheSame) {
   EXPECT_GT(std::count_if(first.begin(), first.end(),
                           [](const Event& e) { return e.kind == Event::Kind::kWait; }),
             100);
-  // And the comparison bites.
+  // The comparison works: it detects a difference.
   NapsNowAndThen naps;
   EXPECT_FALSE(first == trace(1, naps));
   EXPECT_FALSE(first == trace(2, real));
 }
 
-// ---- fifo and crrn, exchanged on one head or both: no time passes, and no slot idles ----
+// ---- fifo and crrn, switched on one head or both: no time passes, and no slot idles ----
 
 constexpr Instant kNow = instant_at(1000);
 
@@ -503,8 +503,8 @@ class RandomDriver {
     gate_.admit(live->request, head, kNow);
     queued_.push_back(std::move(live));
   }
-  // Order is promised inside a queue: a client's requests at one head under one policy. What came
-  // before a switch is drained in turns with what came after it.
+  // Order is guaranteed inside a queue: requests of a client at one head under one policy. Requests
+  // from before a switch are drained in turns with those after it.
   std::string queue_of(std::uint64_t from, Head head) const {
     return fmt::format("{}/{} {}", switches_, head == Head::kHigh ? "hp" : "reg", from);
   }

@@ -25,7 +25,7 @@ Nid client(std::uint64_t number) {
   return nid;
 }
 
-// Requests by number, and a log of what ran.
+// Requests by number, and a log of those that ran.
 class Bench {
  public:
   explicit Bench(const Gate::Options& options = {.slots = 1'000'000}) : gate(options) {}
@@ -43,7 +43,7 @@ class Bench {
     gate.admit(*request, head, kNow);
     return *request;
   }
-  // One that is somebody else's.
+  // Admits a request that the caller owns.
   Request& admit_as(int number, Request& request) {
     others_[number] = &request;
     gate.admit(request, Head::kRegular, kNow);
@@ -103,6 +103,27 @@ TEST(Gate, RunsNoMoreThanItsSlots) {
   EXPECT_EQ(bench.ran, (Order{1, 2, 3}));
 }
 
+TEST(Gate, TheNumberOfSlotsCanChange) {
+  Bench bench({.slots = 3, .hp_slots = 1});
+  Request& first = bench.admit(1);
+  Request& second = bench.admit(2);
+  for (const int number : {3, 4}) bench.admit(number);
+  bench.run_all();
+  EXPECT_EQ(bench.ran, (Order{1, 2}));
+  bench.gate.set_slots(2);  // one of them for the high head
+  bench.gate.complete(first, kNow);
+  bench.run_all();
+  EXPECT_EQ(bench.ran, (Order{1, 2})) << "2 still runs";
+  bench.gate.hold_regular(true);
+  bench.gate.complete(second, kNow);
+  bench.gate.set_slots(9);
+  bench.run_all();
+  EXPECT_EQ(bench.ran, (Order{1, 2})) << "still held";
+  bench.gate.hold_regular(false);
+  bench.run_all();
+  EXPECT_EQ(bench.ran, (Order{1, 2, 3, 4}));
+}
+
 TEST(Gate, HighPriorityGoesFirstButTenInARowAtMost) {
   Bench bench;
   for (int number = 0; number < 25; ++number) bench.admit(100 + number, Head::kHigh);
@@ -151,7 +172,7 @@ TEST(Gate, PromotesWhatIsQueuedAndLeavesTheRest) {
   bench.gate.promote(urgent, kNow);
   EXPECT_EQ(urgent.head(), Head::kHigh);
   ASSERT_TRUE(bench.run_one());
-  bench.gate.promote(urgent, kNow);  // it runs already
+  bench.gate.promote(urgent, kNow);  // it is already running
   bench.run_all();
   EXPECT_EQ(bench.ran, (Order{2, 1}));
 }
@@ -221,7 +242,7 @@ TEST(Gate, RefusesHostileRuleCommandsAndKeepsItsRules) {
   using namespace std::string_literals;
   Bench bench;
   ASSERT_TRUE(bench.gate.start_policy("tbf", "jobid", Heads::kBoth));
-  // As long as may be, with a name that is not ASCII among its items.
+  // Of the maximum length, with a name that is not ASCII among its items.
   std::string longest = "start long jobid={uml\xc3\xa4ut ";
   longest += std::string(4095 - longest.size() - 1, 'x') + "}";
   ASSERT_TRUE(bench.gate.write_rule(longest, kNow));
@@ -280,8 +301,8 @@ constexpr std::size_t kInventedJobs = 1'000'000;
 constexpr std::size_t kInventedJobs = 50'000;  // a million would take half a minute
 #endif
 
-// One request of each job, as fast as they can be invented: none waits, since each is new; beyond
-// the bound they share a class, and what it saved is all they get.
+// One request of each invented job: none waits, since each is new; beyond the bound they share a
+// class, and get only the tokens that it has saved.
 TEST(Gate, AMillionInventedJobsTakeBoundedMemoryAndBuyNoBursts) {
   constexpr std::size_t kClasses = 1000;
   Gate gate({.rules = {.classes_max = kClasses}});
@@ -321,7 +342,8 @@ TEST(Gate, TimeThatStandsStillOrStepsBackMakesNoTokens) {
   };
   for (int i = 0; i < 1000; ++i) run_at(kNow);
   EXPECT_EQ(ran, 3);
-  // Two seconds to and fro are two seconds, not two thousand, and rules that come late are late.
+  // A clock that steps forward and back for two seconds advances by two seconds, not by two
+  // thousand, and rule commands with an earlier time do not set it back.
   for (int ms = 1; ms <= 1000; ++ms) {
     run_at(kNow + std::chrono::milliseconds{2 * ms});
     run_at(kNow);
@@ -356,7 +378,7 @@ TEST(Gate, SeveralRuleCommandsApplyTogetherOrNotAtAll) {
     if (!changes) return tl::unexpected(changes.error());
     return gate.apply_rules(*changes, kNow);
   };
-  // Each is right only after those before it.
+  // Each is valid only after the previous ones.
   const Commands good = {"start a jobid={a} rate=1", "start b jobid={b} rate=2 rank=a",
                          "change b rate=3", "stop old", "start old jobid={x} rate=4"};
   EXPECT_TRUE(check(good));
@@ -389,9 +411,10 @@ TEST(Crrn, ServesClientsInBatches) {
   EXPECT_EQ(bench.ran, (Order{1, 2, 11, 12, 3, 4}));
 }
 
-// Worked by hand from Lustre's description. Quantum 3; clients a, b, c send a1 a2 b1, and a1 a2
-// run. a has nothing waiting then, so a3 begins a batch of the next round although a's first one
-// had room; c1 is still of the round that is served, behind b's batch, which was begun earlier.
+// Computed by hand from Lustre's description. Quantum 3; clients a, b, c send a1 a2 b1, and a1 a2
+// run. Then a has no waiting request, so a3 starts a batch of the next round although its first
+// batch had room; c1 is still of the round being served, after the batch of b, which started
+// earlier.
 TEST(Crrn, AClientThatPausedDoesNotReturnToItsBatch) {
   Bench bench;
   ASSERT_TRUE(bench.gate.start_policy("crrn", "", Heads::kBoth));
@@ -475,7 +498,7 @@ TEST(Gate, AResumedRequestIsTheNextToGetASlot) {
   EXPECT_EQ(&decision.request(), &b) << "before those of the high head, and the first resumed";
   EXPECT_TRUE(decision.is_resumed());
   EXPECT_EQ(bench.gate.running(), 2U);
-  bench.gate.defer(b, kNow);  // the buffer has gone again
+  bench.gate.defer(b, kNow);  // the buffer is no longer available
   bench.run_all();
   EXPECT_EQ(bench.ran, (Order{1, 2, 3, 4, 1}));
   EXPECT_EQ(bench.gate.running(), 2U);
@@ -522,9 +545,9 @@ TEST(Gate, APolicyStaysWhileARequestItChoseIsDeferred) {
   EXPECT_EQ(state(), Gate::PolicyStatus::State::kStopped);
 }
 
-// ---- what is paid besides ----
+// ---- surcharges and refunds ----
 
-// A class of 100 bytes a second, 1000 at once, that has just paid 800 for its first request.
+// A class with 100 bytes a second and a depth of 1000 that has just paid 800 for its first request.
 class Paying : public ::testing::Test {
  protected:
   Paying() {
@@ -544,7 +567,7 @@ class Paying : public ::testing::Test {
     request->bytes = Bytes{bytes};
     return bench.admit_as(number, *request);
   }
-  // When a request of so many bytes could run.
+  // When a request of this many bytes could run.
   Nanoseconds wait_of(std::uint64_t bytes) const {
     Request request;
     request.attributes.nid = client(0);
@@ -677,11 +700,34 @@ TEST(GateWait, CountsWhatWaitsInABucketOfAWholeRule) {
   Request another;
   another.attributes.nid = client(77);
   EXPECT_EQ(bench.gate.expected_wait(another, Head::kRegular, kNow), seconds{5});
-  // Rules that come and go take what waits with them.
+  // Waiting requests follow changes of rules.
   ASSERT_TRUE(bench.gate.write_rule("start few nid={*.*.*.*@tcp} rate=1 burst=2 by=rule", kNow));
   EXPECT_EQ(bench.gate.expected_wait(another, Head::kRegular, kNow), seconds{3});
   ASSERT_TRUE(bench.gate.write_rule("stop few", kNow));
   EXPECT_EQ(bench.gate.expected_wait(another, Head::kRegular, kNow), seconds{5});
+}
+
+TEST(GateWait, CountsTheOperationsThatACompletedRequestWas) {
+  struct Case {
+    std::string limit;
+    Outcome::How how;
+    seconds wait;
+  };
+  for (const Case& one : {Case{"rate=1 burst=1", Outcome::How::kDone, seconds{9}},
+                          Case{"rate=1 burst=1", Outcome::How::kFailed, seconds{9}},
+                          Case{"rate=1 burst=1", Outcome::How::kNotStarted, seconds{0}},
+                          Case{"rate=1 burst=2 cost=affine:2:0", Outcome::How::kDone, seconds{18}},
+                          Case{"bps=10B burst=10B", Outcome::How::kDone, seconds{0}}}) {
+    Bench bench;
+    ASSERT_TRUE(bench.gate.start_policy("tbf", "nid", Heads::kBoth));
+    ASSERT_TRUE(bench.gate.write_rule("start one nid={*.*.*.*@tcp} " + one.limit, kNow));
+    Request& listing = bench.admit(1);
+    bench.run_all();
+    bench.gate.complete(listing, kNow, Outcome{one.how, std::nullopt, 9});
+    Request another;
+    another.attributes.nid = client(0);
+    EXPECT_EQ(bench.gate.expected_wait(another, Head::kRegular, kNow), one.wait) << one.limit;
+  }
 }
 
 TEST(GateWait, IsNoneWithoutLimits) {

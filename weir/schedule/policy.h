@@ -63,8 +63,9 @@ class Policy {
 
   // The following functions are for policies with limits; others need not implement them.
 
-  // A request that was picked here moved another number of bytes than it was charged.
-  virtual void settle(const Request& /*request*/, Bytes /*moved*/, Instant /*now*/) {}
+  // A request that was picked here moved a different number of bytes than it was charged, or
+  // amounted to several operations.
+  virtual void settle(const Request& /*request*/, const Outcome& /*outcome*/, Instant /*now*/) {}
   // A request that was picked here never started: it is refunded.
   virtual void refund(const Request& /*request*/, Instant /*now*/) {}
   // Charges a request that is not queued, whatever the balance.

@@ -8,7 +8,7 @@
 //   book.apply(*parse_rule("start a jobid={x} rate=5"), RuleBook::Origin::kFile);
 //   book.apply(*parse_rule("change a rate=6"), RuleBook::Origin::kKept);
 //   book.changes()                  start a jobid={x} rate=6
-//   changes_between(now, wanted)    what turns one book into the other
+//   changes_between(now, wanted)    the changes from one book to the other
 //
 // Both heads are in one list: the rules of a head are the entries that name it, in order. A rule
 // that was started for both heads is one entry until a command for one head splits it, as its

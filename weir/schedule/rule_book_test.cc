@@ -117,8 +117,8 @@ std::string listing_after(const Texts& commands) {
   return listing_of(gate);
 }
 
-// A book takes what a Gate takes and refuses what it refuses, makes the same list of its commands,
-// and finds the way from any list to any other.
+// A book accepts and rejects the same commands as a Gate, builds the same list from them, and finds
+// changes from any list to any other.
 TEST(RuleBookProperty, AgreesWithAGate) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     Rng rng(seed);

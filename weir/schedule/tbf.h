@@ -92,7 +92,7 @@ class Tbf final : public RuleEngine {
   // ---- surcharges and refunds (Policy); neither changes a tag ----
 
   // Only what was paid is refunded: a request dispatched from a policy being drained paid nothing.
-  void settle(const Request& request, Head head, Bytes moved, Instant now);
+  void settle(const Request& request, Head head, const Outcome& outcome, Instant now);
   void refund(const Request& request, Head head, Instant now);
   void charge(const Request& request, Head head, Instant now);
   // From its limits and the requests before it there; from its share if lending is off; and from
@@ -222,8 +222,8 @@ class TbfPolicy final : public Policy {
   void admit(Request& request, Instant now) override { tbf_->admit(request, head_, now); }
   Pick pick(Instant now, Urge urge) override { return tbf_->pick(head_, now, urge); }
   void remove(Request& request, Instant now) override { tbf_->remove(request, head_, now); }
-  void settle(const Request& request, Bytes moved, Instant now) override {
-    tbf_->settle(request, head_, moved, now);
+  void settle(const Request& request, const Outcome& outcome, Instant now) override {
+    tbf_->settle(request, head_, outcome, now);
   }
   void refund(const Request& request, Instant now) override { tbf_->refund(request, head_, now); }
   void charge(const Request& request, Instant now) override { tbf_->charge(request, head_, now); }

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a request costs on its way through a Gate under tbf: next, complete and admit, all classes
-// with a backlog, every request with its connection's hint.
+// The cost of a request in a Gate under tbf: next, complete and admit, while all classes have a
+// backlog and every request has the hint of its connection.
 //
 //   equal     one rate for all, requests in memory in the order of their classes
 //   random    a thousand rules of random rates, requests shuffled in memory
-//   paced     every class waits for its next token, and time moves on to the first
+//   paced     every class waits for its next token, and time advances to the first
 //
 // measured_triples() does nothing else, so that instructions can be counted in it.
+//
+// BM_floor_order is the part of `random` that no scheduler can do without: the first of so many
+// tags moves back by a random step, in a heap of the standard library.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -93,7 +97,7 @@ void triples(benchmark::State& state, Rates rates, Nanoseconds step) {
   constexpr std::int64_t kBatch = 1000;
   const auto classes = static_cast<std::uint64_t>(state.range(0));
   Load load(classes, rates);
-  // Each class has its turn once before it counts.
+  // Each class is served once before the measurement.
   measured_triples(load, classes * kBacklog, step);
   const std::uint64_t allocated = allocations();
   while (state.KeepRunningBatch(kBatch)) measured_triples(load, kBatch, step);
@@ -115,6 +119,25 @@ BENCHMARK(BM_Tbf_triple_random)->Arg(10)->Arg(1000)->Arg(100'000)->Arg(1'000'000
 void BM_Tbf_paced(benchmark::State& state) { triples(state, Rates::kEqual, Nanoseconds{0}); }
 BENCHMARK(BM_Tbf_paced)->Arg(10)->Arg(1000)->Arg(100'000);
 
+void BM_floor_order(benchmark::State& state) {
+  struct Tag {
+    std::uint64_t start;
+    std::uint64_t step;
+    bool operator>(const Tag& other) const { return start > other.start; }
+  };
+  Rng rng(1);
+  std::vector<Tag> tags(static_cast<std::size_t>(state.range(0)));
+  for (Tag& tag : tags) {
+    tag = {0, 1'000'000'000 / static_cast<std::uint64_t>(rng.between(100'000, 900'000))};
+  }
+  for (auto _ : state) {
+    std::pop_heap(tags.begin(), tags.end(), std::greater<>());
+    tags.back().start += tags.back().step;
+    std::push_heap(tags.begin(), tags.end(), std::greater<>());
+  }
+}
+BENCHMARK(BM_floor_order)->Arg(10)->Arg(1000);
+
 // ---- classes ----
 
 Request& named(Request& request, std::uint64_t number) {
@@ -122,7 +145,7 @@ Request& named(Request& request, std::uint64_t number) {
   return request;
 }
 
-// A tbf that has seen so many jobs.
+// A tbf that has seen this many jobs.
 std::unique_ptr<Tbf> known_jobs(std::uint64_t count, std::size_t classes_max) {
   RuleOptions options;
   options.classes_max = classes_max;
@@ -164,8 +187,8 @@ void BM_Tbf_find_cached(benchmark::State& state) {
 }
 BENCHMARK(BM_Tbf_find_cached);
 
-// The first request of each of many new classes. Every one is timed in several runs and counts with
-// its fastest: what the code does is the same each time, what the machine does is not.
+// The first request of each of many new classes. Each is timed in several runs, and its fastest run
+// counts: the code does the same each time, the machine does not.
 void BM_Tbf_new_class(benchmark::State& state) {
   constexpr std::uint64_t kKnown = 100'000;
   constexpr std::uint64_t kNew = 20'000;

@@ -1,688 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A second Gate with fifo, crrn and tbf, slow and plain, that predicts every decision of the first:
-// which request runs, and if none does, the nanosecond at which one will. Balances are whole
-// numbers of billionths of a token, so that it is exact without fractions; every decision of tbf
-// looks at every class.
+// The Gate with tbf, and switches between policies, against the model in model_gate_for_tests.h.
 #include <algorithm>
-#include <array>
 #include <cstdint>
-#include <cstdlib>
-#include <deque>
-#include <map>
 #include <memory>
-#include <numeric>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
-#include <rapidcheck/gtest.h>
 
 #include "weir/base/rng.h"
-#include "weir/schedule/crrn.h"
 #include "weir/schedule/gate.h"
+#include "weir/schedule/model_gate_for_tests.h"
 #include "weir/schedule/tbf.h"
 
-namespace weir {
+namespace weir::model {
 namespace {
 
-using Wide = __int128;
-constexpr std::int64_t kBillion = 1'000'000'000;
-constexpr std::int64_t kEnd = INT64_MAX;
-
-// Mistakes of the model, to see that each is noticed.
-enum class Flaw : std::uint8_t {
-  kNone,
-  kDepthOffByOne,
-  kRefillsOnChange,
-  kForgetsRank,
-  kRealtimeIsNotFirst,
-  kDrainsNewestFirst,
-  kDrainsBeforeTheOneInForce,
-  kPromotedStaysInLine,
-  kDeferredKeepsItsSlot,
-  kResumedWaitsForItsTurn,
-  kResumedHeadsAreAlike,
-  kAbandonedStaysCharged,
-  kNothingIsSettled,
-  kRefundsWhatAnotherPaid,
-  kExemptIsFree,
-  // Of crrn.
-  kReturnsToItsBatch,
-  kPauseKeepsTheRound,
-  kLateComersGoFirst,
-};
-
-struct ModelRequest {
-  int id = 0;
-  int job = 0;
-  int client = 0;
-  std::int64_t bytes = 0;
-  std::int64_t arrival = 0;  // among those of its policy
-};
-
-class ModelPolicy {
- public:
-  struct Offer {
-    int id = -1;  // of the request that runs, or none
-    std::int64_t until = kEnd;
-  };
-  virtual ~ModelPolicy() = default;
-  virtual void admit(const ModelRequest& request, std::int64_t now) = 0;
-  virtual Offer pick(std::int64_t now, Urge urge) = 0;
-  virtual void remove(const ModelRequest& request, std::int64_t now) = 0;
-  // It moved so many bytes, or none at all because it never began.
-  static constexpr std::int64_t kNotStarted = -1;
-  virtual void settle(const ModelRequest&, std::int64_t /*moved*/, std::int64_t /*now*/) {}
-  virtual void charge(const ModelRequest&, std::int64_t /*now*/) {}
-};
-
-class ModelFifo final : public ModelPolicy {
- public:
-  void admit(const ModelRequest& request, std::int64_t) override { ids_.push_back(request.id); }
-  Offer pick(std::int64_t, Urge) override {
-    const int first = ids_.front();
-    ids_.pop_front();
-    return {first};
-  }
-  void remove(const ModelRequest& request, std::int64_t) override { std::erase(ids_, request.id); }
-
- private:
-  std::deque<int> ids_;
-};
-
-// Round robin as an administrator would describe it, without stamps: rounds are served one after
-// the other, and a round is a line of batches in the order in which they were begun. A client has
-// at most one batch in a round. A request joins its client's last batch while that has room, is not
-// of a past round, and the client has others waiting; else it begins a batch, one round after the
-// client's last one or in the round that is served now, whichever is later.
-class ModelCrrn final : public ModelPolicy {
- public:
-  explicit ModelCrrn(int clients, std::uint64_t quantum = 8, Flaw flaw = Flaw::kNone)
-      : clients_(static_cast<std::size_t>(clients)), quantum_(quantum), flaw_(flaw) {}
-
-  void set_quantum(std::uint64_t quantum) { quantum_ = quantum; }
-
-  void admit(const ModelRequest& request, std::int64_t) override {
-    Client& client = clients_[static_cast<std::size_t>(request.client)];
-    const bool may_go_on = client.waiting > 0 || flaw_ == Flaw::kReturnsToItsBatch;
-    if (client.room == 0 || !may_go_on || client.round < served_) begin_batch(request.client);
-    --client.room;
-    ++client.waiting;
-    line_of(request.client).push_back(request.id);
-  }
-  Offer pick(std::int64_t, Urge) override {
-    Batch& batch = first().batch;
-    const int id = batch.ids.front();
-    batch.ids.pop_front();
-    left(batch.client);
-    move_on();
-    return {id};
-  }
-  void remove(const ModelRequest& request, std::int64_t) override {
-    const bool was_first = first().batch.ids.front() == request.id;
-    for (auto& [round, batches] : rounds_) {
-      for (Batch& batch : batches) std::erase(batch.ids, request.id);
-    }
-    left(request.client);
-    if (was_first) move_on();
-  }
-  bool empty() const { return waiting() == 0; }
-  std::size_t waiting() const {
-    std::size_t sum = 0;
-    for (const Client& client : clients_) sum += client.waiting;
-    return sum;
-  }
-
- private:
-  struct Client {
-    std::int64_t round = -1;  // of its last batch
-    std::uint64_t room = 0;   // in it
-    std::size_t waiting = 0;
-  };
-  struct Batch {
-    int client;
-    std::deque<int> ids;
-  };
-
-  void begin_batch(int number) {
-    Client& client = clients_[static_cast<std::size_t>(number)];
-    client.round = std::max(client.round + 1, served_);
-    client.room = quantum_;
-    auto& batches = rounds_[client.round];
-    if (flaw_ == Flaw::kLateComersGoFirst) {
-      batches.push_front({number, {}});
-    } else {
-      batches.push_back({number, {}});
-    }
-  }
-  std::deque<int>& line_of(int number) {
-    auto& batches = rounds_[clients_[static_cast<std::size_t>(number)].round];
-    return std::find_if(batches.begin(), batches.end(),
-                        [&](const Batch& batch) { return batch.client == number; })
-        ->ids;
-  }
-  struct First {
-    std::int64_t round;
-    Batch& batch;
-  };
-  First first() {
-    for (auto& [round, batches] : rounds_) {
-      for (Batch& batch : batches) {
-        if (!batch.ids.empty()) return {round, batch};
-      }
-    }
-    std::abort();  // asked for a request where none waits
-  }
-  void left(int number) { --clients_[static_cast<std::size_t>(number)].waiting; }
-  // The first of all has left: the round that is served is that of the next one.
-  void move_on() {
-    if (empty()) {
-      if (flaw_ != Flaw::kPauseKeepsTheRound) ++served_;
-    } else {
-      served_ = std::max(served_, first().round);
-    }
-    rounds_.erase(rounds_.begin(), rounds_.lower_bound(served_));
-  }
-
-  std::vector<Client> clients_;
-  std::map<std::int64_t, std::deque<Batch>> rounds_;  // from the one that is served on
-  std::uint64_t quantum_;
-  Flaw flaw_;
-  std::int64_t served_ = 0;
-};
-
-// A rule for one job or client, or for all of them.
-struct ModelRule {
-  static constexpr int kAll = -1;
-  int key = kAll;
-  std::int64_t rate = 0;   // 0: none
-  std::int64_t bps = 0;    // 0: none
-  std::int64_t burst = 0;  // 0: by the rate
-  bool realtime = false;
-};
-
-class ModelTbf final : public ModelPolicy {
- public:
-  enum class By : std::uint8_t { kJob, kClient };
-  static constexpr int kDefault = 0;  // the number of the default rule; others count up from it
-
-  ModelTbf(By by, int keys, Flaw flaw)
-      : by_(by), flaw_(flaw), queues_(static_cast<std::size_t>(keys)) {
-    make({.rate = 10'000});
-    order_.push_back(kDefault);
-  }
-
-  // Directly before another rule, or first. Its number.
-  int start(const ModelRule& rule, int before, std::int64_t now) {
-    ++payers_;
-    const int number = make(rule);
-    insert(number, before);
-    come_again(-1, now);
-    return number;
-  }
-  void change(int number, const ModelRule& limits, std::int64_t now) {
-    const ModelRule before = std::exchange(rules_[at(number)], limits);
-    if ((before.rate == 0) != (limits.rate == 0)) ++payers_;
-    for (Class& c : classes_[at(number)]) {
-      if (c.known) reshape(c, limits, now);
-    }
-    come_again(number, now);
-  }
-  void rank(int number, int before, std::int64_t now) {
-    if (number != before && flaw_ != Flaw::kForgetsRank) {
-      const std::vector<int> order = order_;
-      std::erase(order_, number);
-      insert(number, before);
-      if (order != order_) ++payers_;
-    }
-    come_again(-1, now);
-  }
-  void stop(int number, std::int64_t now) {
-    ++payers_;
-    std::erase(order_, number);
-    come_again(-1, now);
-    classes_[at(number)].clear();
-  }
-  const ModelRule& rule(int number) const { return rules_[at(number)]; }
-
-  void admit(const ModelRequest& request, std::int64_t now) override {
-    const int key = key_of(request);
-    Queue& queue = queues_[at(key)];
-    queue.requests.push_back(request);
-    queue.requests.back().arrival = arrivals_++;
-    if (queue.requests.size() > 1) return;
-    busy_.push_back(key);
-    queue.rule = match(key);
-    enter(key, now);
-  }
-
-  Offer pick(std::int64_t now, Urge urge) override {
-    if (urge == Urge::kForce) {
-      const int key = flaw_ == Flaw::kDrainsNewestFirst ? busy_.back() : busy_.front();
-      return {take_first(key, now).id};
-    }
-    for (;;) {
-      Offer offer;
-      const Queue* best = nullptr;
-      int best_key = 0;
-      for (const int key : busy_) {
-        Queue& queue = queues_[at(key)];
-        if (!queue.is_let_go && queue.ready <= now) wake(key, now);
-        if (!queue.is_let_go) {
-          offer.until = std::min(offer.until, queue.ready);
-        } else if (best == nullptr || queue.tag < best->tag ||
-                   (queue.tag == best->tag && queue.order < best->order)) {
-          best = &queue;
-          best_key = key;
-        }
-      }
-      if (best == nullptr) return offer;
-      // It may have been charged since it was let go.
-      Class& c = class_of(best_key, now);
-      const ModelRequest& first = best->requests.front();
-      if (ready_of(c, first, now).ready > now) {
-        enter(best_key, now);
-        continue;
-      }
-      pay(c, first, now);
-      receipts_[first.id] = payers_;
-      return {take_first(best_key, now).id};
-    }
-  }
-
-  // With the class it has now; what another paid is not given back to it.
-  void settle(const ModelRequest& request, std::int64_t moved, std::int64_t now) override {
-    const auto receipt = receipts_.find(request.id);
-    if (receipt == receipts_.end() || flaw_ == Flaw::kNothingIsSettled) return;
-    const bool is_same = receipt->second == payers_ || flaw_ == Flaw::kRefundsWhatAnotherPaid;
-    receipts_.erase(receipt);
-    Class& c = known_class(request, now);
-    const bool is_abandoned = moved == kNotStarted;
-    if (is_abandoned && flaw_ == Flaw::kAbandonedStaysCharged) return;
-    // Of operations it took one, and of bytes as many as it was charged for.
-    const Wide ops = is_abandoned ? 1 : 0;
-    const Wide bytes = request.bytes - (is_abandoned ? 0 : moved);
-    if (c.ops.rate != 0 && is_same) c.ops.balance += ops * kBillion;
-    if (c.bytes.rate != 0 && (is_same || bytes < 0)) c.bytes.balance += bytes * kBillion;
-    fill(c, now);
-    look_again(key_of(request), now);
-  }
-  void charge(const ModelRequest& request, std::int64_t now) override {
-    if (flaw_ == Flaw::kExemptIsFree) return;
-    Class& c = known_class(request, now);
-    if (c.ops.rate != 0) c.ops.balance -= kBillion;
-    if (c.bytes.rate != 0) c.bytes.balance -= Wide{request.bytes} * kBillion;
-    look_again(key_of(request), now);
-  }
-
-  void remove(const ModelRequest& request, std::int64_t now) override {
-    const int key = key_of(request);
-    auto& requests = queues_[at(key)].requests;
-    if (requests.front().id == request.id) {
-      take_first(key, now);
-    } else {
-      std::erase_if(requests, [&](const ModelRequest& other) { return other.id == request.id; });
-    }
-  }
-
- private:
-  struct Bucket {
-    std::int64_t rate = 0;  // 0: no bucket
-    std::int64_t depth = 0;
-    Wide balance = 0;  // in billionths
-    Wide full() const { return Wide{depth} * kBillion; }
-  };
-  struct Class {
-    bool known = false;
-    bool realtime = false;
-    Bucket ops;
-    Bucket bytes;
-    std::int64_t filled_at = 0;
-    std::int64_t tag = 0;
-  };
-  struct Queue {
-    std::deque<ModelRequest> requests;
-    int rule = kDefault;
-    // While it has requests: when the bucket it waits at can pay for the first, whether it was
-    // found to be able to pay, and its place among those that were.
-    bool is_at_bytes = false;
-    std::int64_t ready = 0;
-    bool is_let_go = false;
-    std::int64_t tag = 0;
-    std::int64_t order = 0;
-  };
-
-  static std::size_t at(int number) { return static_cast<std::size_t>(number); }
-  static std::int64_t ceil_div(Wide a, Wide b) {
-    return static_cast<std::int64_t>((a + b - 1) / b);
-  }
-  int key_of(const ModelRequest& request) const {
-    return by_ == By::kJob ? request.job : request.client;
-  }
-
-  int make(const ModelRule& rule) {
-    rules_.push_back(rule);
-    classes_.emplace_back(queues_.size());
-    return static_cast<int>(rules_.size()) - 1;
-  }
-  void insert(int number, int before) {
-    const auto place = std::find(order_.begin(), order_.end(), before);
-    order_.insert(place == order_.end() ? order_.begin() : place, number);
-  }
-  int match(int key) const {
-    for (const int number : order_) {
-      const int wanted = rules_[at(number)].key;
-      if (number != kDefault && (wanted == key || wanted == ModelRule::kAll)) return number;
-    }
-    return kDefault;
-  }
-
-  static Bucket bucket(std::int64_t rate, std::int64_t depth) {
-    return {rate, depth, Wide{depth} * kBillion};
-  }
-  Bucket ops_of(const ModelRule& rule) const {
-    if (rule.rate == 0) return {};
-    const std::int64_t saved = rule.realtime ? rule.rate : rule.rate / 100;
-    const std::int64_t depth = rule.burst > 0 ? rule.burst : std::max<std::int64_t>(3, saved);
-    return bucket(rule.rate, flaw_ == Flaw::kDepthOffByOne ? depth + 1 : depth);
-  }
-  static Bucket bytes_of(const ModelRule& rule) {
-    if (rule.bps == 0) return {};
-    return bucket(rule.bps, std::max<std::int64_t>(65536, rule.bps / 100));
-  }
-
-  Class& class_of(int key, std::int64_t now) {
-    const int number = queues_[at(key)].rule;
-    Class& c = classes_[at(number)][at(key)];
-    if (!c.known) {
-      const ModelRule& rule = rules_[at(number)];
-      c = {true, rule.realtime, ops_of(rule), bytes_of(rule), now, 0};
-    }
-    return c;
-  }
-  // The balance stays, rounded down to what the new rate can express; a new bucket is full.
-  void reshape(Class& c, const ModelRule& limits, std::int64_t now) {
-    fill(c, now);
-    const auto change = [&](Bucket& before, Bucket after) {
-      if (before.rate != 0 && after.rate != 0 && flaw_ != Flaw::kRefillsOnChange) {
-        const Wide unit = std::gcd(after.rate, kBillion);
-        Wide units = before.balance / unit;
-        if (units * unit > before.balance) --units;
-        after.balance = std::min(units * unit, after.full());
-      }
-      before = after;
-    };
-    change(c.ops, ops_of(limits));
-    change(c.bytes, bytes_of(limits));
-  }
-  static void fill(Class& c, std::int64_t now) {
-    for (Bucket* bucket : {&c.ops, &c.bytes}) {
-      const Wide came = Wide{bucket->rate} * (now - c.filled_at);
-      bucket->balance = std::min(bucket->balance + came, bucket->full());
-    }
-    c.filled_at = now;
-  }
-  static std::int64_t ready_at(const Bucket& bucket, std::int64_t cost, std::int64_t now) {
-    const Wide need = Wide{std::min(cost, bucket.depth)} * kBillion;
-    if (bucket.rate == 0 || bucket.balance >= need) return now;
-    return now + ceil_div(need - bucket.balance, bucket.rate);
-  }
-  // The bucket that can pay last, and when.
-  struct Ready {
-    bool is_at_bytes;
-    std::int64_t ready;
-  };
-  static Ready ready_of(Class& c, const ModelRequest& request, std::int64_t now) {
-    fill(c, now);
-    const std::int64_t ops = ready_at(c.ops, 1, now);
-    const std::int64_t bytes = ready_at(c.bytes, request.bytes, now);
-    return {bytes > ops, std::max(ops, bytes)};
-  }
-  Class& known_class(const ModelRequest& request, std::int64_t now) {
-    Queue& queue = queues_[at(key_of(request))];
-    if (queue.requests.empty()) queue.rule = match(key_of(request));
-    Class& c = class_of(key_of(request), now);
-    fill(c, now);
-    return c;
-  }
-  // Its time has come: it can pay, or waits at another bucket from now on.
-  void wake(int key, std::int64_t now) {
-    Queue& queue = queues_[at(key)];
-    const Ready found = ready_of(class_of(key, now), queue.requests.front(), now);
-    queue.is_let_go = found.ready <= now;
-    queue.is_at_bytes = found.is_at_bytes;
-    queue.ready = found.ready;
-  }
-  // The bucket at which it waits has another balance.
-  void look_again(int key, std::int64_t now) {
-    Queue& queue = queues_[at(key)];
-    if (queue.requests.empty() || queue.is_let_go) return;
-    Class& c = class_of(key, now);
-    queue.ready = queue.is_at_bytes ? ready_at(c.bytes, queue.requests.front().bytes, now)
-                                    : ready_at(c.ops, 1, now);
-  }
-  void pay(Class& c, const ModelRequest& request, std::int64_t now) {
-    fill(c, now);
-    virtual_ = std::max(virtual_, c.tag);
-    std::int64_t step = 1;
-    const auto take = [&](Bucket& bucket, std::int64_t cost) {
-      if (bucket.rate == 0) return;
-      bucket.balance -= Wide{cost} * kBillion;
-      step = std::max(step, ceil_div(Wide{cost} * kBillion, bucket.rate));
-    };
-    take(c.ops, 1);
-    take(c.bytes, request.bytes);
-    c.tag += step;
-  }
-
-  ModelRequest take_first(int key, std::int64_t now) {
-    auto& requests = queues_[at(key)].requests;
-    const ModelRequest first = requests.front();
-    requests.pop_front();
-    if (requests.empty()) {
-      std::erase(busy_, key);
-    } else {
-      enter(key, now);
-    }
-    return first;
-  }
-  void enter(int key, std::int64_t now) {
-    Queue& queue = queues_[at(key)];
-    Class& c = class_of(key, now);
-    fill(c, now);
-    const Bucket& main = c.ops.rate != 0 ? c.ops : c.bytes;
-    c.tag = std::max(c.tag, virtual_ - ceil_div(main.full(), main.rate));
-    queue.tag = c.realtime && flaw_ != Flaw::kRealtimeIsNotFirst ? 0 : c.tag;
-    queue.order = queue.requests.front().arrival;
-    wake(key, now);
-  }
-  // After a command; `changed` is the rule that has other limits now, if one has.
-  void come_again(int changed, std::int64_t now) {
-    for (const int key : busy_) {
-      Queue& queue = queues_[at(key)];
-      const int before = std::exchange(queue.rule, match(key));
-      const bool concerned = queue.rule != before || queue.rule == changed;
-      if (concerned) enter(key, now);
-    }
-  }
-
-  By by_;
-  Flaw flaw_;
-  std::vector<Queue> queues_;  // by job or client
-  std::vector<int> busy_;      // those with requests, in the order they came to have some
-  std::vector<ModelRule> rules_;
-  std::vector<int> order_;                   // in which rules match
-  std::vector<std::vector<Class>> classes_;  // by rule, then by job or client
-  std::map<int, int> receipts_;              // by id: payers_ when it paid
-  int payers_ = 0;                           // grows when other buckets may pay than before
-  std::int64_t virtual_ = std::int64_t{1} << 62;
-  std::int64_t arrivals_ = 0;
-};
-
-// Both heads; the high one is a fifo for ever.
-class ModelGate {
- public:
-  using Offer = ModelPolicy::Offer;
-
-  ModelGate(int slots, Flaw flaw) : slots_(slots), flaw_(flaw) {
-    seats_.push_back(std::make_unique<Seat>(Seat{std::make_unique<ModelFifo>()}));
-    force_ = seats_.front().get();
-  }
-
-  // Of the regular head. Null: back to its fifo.
-  void start_policy(std::unique_ptr<ModelPolicy> policy) {
-    force_ = seats_.front().get();
-    forget_drained();
-    if (policy == nullptr) return;
-    force_ = seats_.emplace_back(std::make_unique<Seat>(Seat{std::move(policy)})).get();
-  }
-  void admit(const ModelRequest& request, Head head, std::int64_t now) {
-    if (request.id >= static_cast<int>(known_.size())) known_.resize(at(request.id) + 1);
-    known_[at(request.id)] = {request, head == Head::kHigh ? &high_ : force_};
-    Seat& seat = *known_[at(request.id)].seat;
-    seat.policy->admit(request, now);
-    ++seat.queued;
-  }
-  void withdraw(int id, std::int64_t now) {
-    Seat& seat = *known_[at(id)].seat;
-    seat.policy->remove(known_[at(id)].request, now);
-    --seat.queued;
-    if (is_drained(seat)) forget_drained();
-  }
-  void promote(int id, std::int64_t now) {
-    if (known_[at(id)].seat == &high_ || flaw_ == Flaw::kPromotedStaysInLine) return;
-    withdraw(id, now);
-    admit(known_[at(id)].request, Head::kHigh, now);
-  }
-  // It moved so many bytes, or never began.
-  void complete(int id, std::int64_t moved, std::int64_t now) {
-    Seat& seat = *known_[at(id)].seat;
-    seat.policy->settle(known_[at(id)].request, moved, now);
-    --seat.running;
-    --running_;
-    if (is_drained(seat)) forget_drained();
-  }
-  void defer() {
-    if (flaw_ != Flaw::kDeferredKeepsItsSlot) --running_;
-  }
-  void resume(int id) {
-    const bool is_high = known_[at(id)].seat == &high_ && flaw_ != Flaw::kResumedHeadsAreAlike;
-    resumed_[is_high ? 0 : 1].push_back(id);
-  }
-  void abandon(int id, std::int64_t now) {
-    for (auto& waiting : resumed_) std::erase(waiting, id);
-    if (flaw_ != Flaw::kDeferredKeepsItsSlot) ++running_;
-    complete(id, ModelPolicy::kNotStarted, now);
-  }
-  void charge(const ModelRequest& request, std::int64_t now) {
-    force_->policy->charge(request, now);
-  }
-  void shutdown() { urge_ = Urge::kForce; }
-
-  Offer next(std::int64_t now) {
-    if (running_ >= slots_) return {};
-    if (flaw_ != Flaw::kResumedWaitsForItsTurn || nothing_waits()) {
-      for (auto& waiting : resumed_) {
-        if (waiting.empty()) continue;
-        const int id = waiting.front();
-        waiting.pop_front();
-        if (flaw_ != Flaw::kDeferredKeepsItsSlot) ++running_;
-        return {id};
-      }
-    }
-    const bool regular_first = high_in_row_ >= 10;
-    Offer offer = regular_first ? from_regular(now) : from_high(now);
-    if (offer.id >= 0) return offer;
-    const std::int64_t until = offer.until;
-    offer = regular_first ? from_high(now) : from_regular(now);
-    offer.until = std::min(offer.until, until);
-    return offer;
-  }
-
- private:
-  struct Seat {
-    std::unique_ptr<ModelPolicy> policy;
-    int queued = 0;
-    int running = 0;
-  };
-  struct Known {
-    ModelRequest request;
-    Seat* seat = nullptr;
-  };
-  static std::size_t at(int number) { return static_cast<std::size_t>(number); }
-
-  Offer ask(Seat& seat, std::int64_t now, Urge urge) {
-    if (seat.queued == 0) return {};
-    const Offer offer = seat.policy->pick(now, urge);
-    if (offer.id < 0) return offer;
-    --seat.queued;
-    ++seat.running;
-    ++running_;
-    high_in_row_ = &seat == &high_ ? high_in_row_ + 1 : 0;
-    return offer;
-  }
-  bool nothing_waits() const {
-    int queued = high_.queued;
-    for (const auto& seat : seats_) queued += seat->queued;
-    return queued == 0;
-  }
-  Offer from_high(std::int64_t now) { return ask(high_, now, urge_); }
-  // Policies take turns; those not in force any more need not wait for their limits. Turns pass on
-  // only while more than the one in force has requests.
-  Offer from_regular(std::int64_t now) {
-    const bool alone = std::all_of(seats_.begin(), seats_.end(), [&](const auto& seat) {
-      return seat->queued == 0 || seat.get() == force_;
-    });
-    if (alone) return ask(*force_, now, urge_);
-    std::int64_t until = kEnd;
-    if (flaw_ == Flaw::kDrainsBeforeTheOneInForce) turn_ = 0;
-    for (std::size_t i = 0; i < seats_.size(); ++i) {
-      const std::size_t turn = (turn_ + i) % seats_.size();
-      Seat& seat = *seats_[turn];
-      const Offer offer = ask(seat, now, &seat == force_ ? urge_ : Urge::kForce);
-      if (offer.id >= 0) {
-        turn_ = (turn + 1) % seats_.size();
-        return offer;
-      }
-      until = std::min(until, offer.until);
-    }
-    return {-1, until};
-  }
-  bool is_drained(const Seat& seat) const {
-    return seat.queued == 0 && seat.running == 0 && &seat != force_ &&
-           &seat != seats_.front().get() && &seat != &high_;
-  }
-  void forget_drained() {
-    std::erase_if(seats_, [&](const auto& seat) { return is_drained(*seat); });
-    turn_ = 0;
-  }
-
-  int slots_;
-  Flaw flaw_;
-  Seat high_{std::make_unique<ModelFifo>()};
-  std::vector<std::unique_ptr<Seat>> seats_;  // of the regular head: fifo, drained ones, in force
-  Seat* force_;
-  std::size_t turn_ = 0;
-  int running_ = 0;
-  int high_in_row_ = 0;
-  Urge urge_ = Urge::kInTime;
-  std::vector<Known> known_;                  // by id
-  std::array<std::deque<int>, 2> resumed_{};  // high head, regular head
-};
-
-Nid nid_of(int client) {
-  return {0, 0x0a00'0000 + static_cast<std::uint64_t>(client), 0, NetType::kTcp,
-          AddressFamily::kIpv4};
-}
-
-// Drives both, and compares.
+// Drives both and compares their decisions.
 class Duel {
  public:
   static constexpr int kSlots = 64;
 
-  // With as many jobs, and as many clients.
+  // `keys` is the number of jobs, and of clients.
   Duel(std::uint64_t seed, int keys, Flaw flaw = Flaw::kNone)
       : keys_(keys), flaw_(flaw), rng_(seed), model_(kSlots, flaw), gate_({.slots = kSlots}) {
     for (int job = 0; job < keys; ++job) jobs_.emplace_back("job" + std::to_string(job));
@@ -691,7 +31,7 @@ class Duel {
   ~Duel() {
     const Instant now = instant_at(now_);
     gate_.shutdown(now);
-    // After a difference the two do not agree on what runs.
+    // After a difference the two disagree on which requests run.
     for (auto& request : requests_) {
       const bool is_deferred = request->place() == Request::Place::kDeferred ||
                                request->place() == Request::Place::kResumed;
@@ -704,8 +44,8 @@ class Duel {
     } while (gate_.next(now).kind() == Decision::Kind::kRun);
   }
 
-  // Empty when all decisions were alike, else the first that was not. Between the requests come as
-  // many events: a change of rules, and each sixth time a change of the policy.
+  // Empty if all decisions were equal, otherwise the first that differed. `events` are made between
+  // the requests: changes of rules, and each sixth time a change of the policy.
   std::string run(int requests, int events) {
     const int every = requests / (events + 1);
     for (int number = 0; number < requests; ++number) {
@@ -716,7 +56,7 @@ class Duel {
       if (rng_.chance(1, 30)) defer_or_resume();
       if (rng_.chance(1, 40)) charge();
       complete();
-      // About as much comes of each job as the default rule lets run.
+      // Each job sends about as much as the default rule allows.
       now_ += rng_.between(0, 240'000 / keys_);
       if (std::string fault = decide(); !fault.empty()) return fault;
     }
@@ -742,7 +82,7 @@ class Duel {
  private:
   static std::size_t at(int number) { return static_cast<std::size_t>(number); }
 
-  // A request that is outside, and as the model has it.
+  // A new request, and its counterpart in the model.
   ModelRequest make() {
     if (free_.empty()) {
       free_.push_back(static_cast<int>(requests_.size()));
@@ -842,7 +182,8 @@ class Duel {
     model_.charge(plain, now_);
     ++counts_.charged;
   }
-  // As many as the device is fast: at times too slow for what comes, at times faster.
+  // Completes requests at the speed of the device, which is sometimes slower and sometimes faster
+  // than the arrivals.
   void complete() {
     for (credit_ += capacity_; credit_ >= 1000; credit_ -= 1000) {
       if (!running_.empty()) complete_one();
@@ -851,7 +192,7 @@ class Duel {
 
   std::string decide() {
     for (;;) {
-      // Time that steps back, once the Gate has seen it, stands still.
+      // Time that steps back counts as standing still.
       const bool steps_back = seen_ == now_ && rng_.chance(1, 20);
       const std::int64_t time = steps_back ? now_ - rng_.between(0, 10'000) : now_;
       const Decision decision = gate_.next(instant_at(time));
@@ -896,7 +237,7 @@ class Duel {
     std::unique_ptr<ModelPolicy> policy;
     const char* name = "tbf";
     const char* argument = "";
-    // The first is not counted: it is what the run begins with.
+    // The first is not counted: it starts the run.
     switch (counts_.switches++ % 5) {
       case 0:
       case 2: {
@@ -959,7 +300,7 @@ class Duel {
     ModelRule limits = tbf_->rule(rule);
     std::string text = "change " + name_of(rule);
     if (what == 2 || limits.bps == 0) {
-      // Another one: what stays as it is need not make anybody come again.
+      // A different rate: if nothing changes, no queue has to enter again.
       while (limits.rate == tbf_->rule(rule).rate) limits.rate = any_rate();
       text += " rate=" + std::to_string(limits.rate);
     } else {
@@ -1008,7 +349,7 @@ class Duel {
   Flaw flaw_;
   Rng rng_;
   std::int64_t now_ = 5 * kBillion;
-  std::int64_t seen_ = 0;         // the last time the Gate was asked at
+  std::int64_t seen_ = 0;         // the last time that was passed to the Gate
   std::int64_t capacity_ = 1000;  // completions for each 1000 requests
   std::int64_t credit_ = 0;
   int events_ = 0;
@@ -1018,7 +359,7 @@ class Duel {
   std::vector<std::size_t> places_;                 // in queued_, by id
   std::vector<int> free_, queued_, running_;        // ids
   std::vector<int> deferred_;                       // and resumed ones
-  ModelTbf* tbf_ = nullptr;                         // in force, if it is a tbf
+  ModelTbf* tbf_ = nullptr;                         // current policy, if it is a tbf
   ModelTbf::By by_ = ModelTbf::By::kJob;
   std::vector<int> live_;  // rules of it
   ModelGate model_;
@@ -1030,8 +371,8 @@ TEST(TbfModel, PredictsEveryDecision) {
   EXPECT_EQ(duel.run(1'000'000, 36), "");
   const Duel::Counts& counts = duel.counts();
   EXPECT_GE(counts.commands, 20);
-  EXPECT_GE(counts.switches, 4);  // and the policy it began with
-  // Nothing is proved by a run in which nothing happens.
+  EXPECT_GE(counts.switches, 4);  // and the initial policy
+  // A run in which too little happens proves nothing.
   EXPECT_GE(counts.runs, 900'000);
   EXPECT_GE(counts.waits, 100'000);
   EXPECT_GE(counts.full, 100'000);
@@ -1061,7 +402,7 @@ TEST(TbfModel, CatchesEveryFlaw) {
         Flaw::kDeferredKeepsItsSlot, Flaw::kResumedWaitsForItsTurn, Flaw::kResumedHeadsAreAlike,
         Flaw::kAbandonedStaysCharged, Flaw::kNothingIsSettled, Flaw::kRefundsWhatAnotherPaid,
         Flaw::kExemptIsFree}) {
-    // Not every run meets every flaw.
+    // Not every run triggers every flaw.
     std::uint64_t seed = 2;
     while (seed <= 30 && Duel(seed, 10, flaw).run(20'000, 60).empty()) ++seed;
     ASSERT_LE(seed, 30U) << static_cast<int>(flaw);
@@ -1069,83 +410,9 @@ TEST(TbfModel, CatchesEveryFlaw) {
   }
 }
 
-// ---- crrn alone: other quanta, changed while requests wait, and requests that go away ----
+// ---- layers and common buckets, which the model lacks: limits hold, all requests are served ----
 
-// One step: what, and of which client or waiting request or to which quantum.
-using CrrnStep = std::pair<int, int>;
-
-// Whether Crrn and the model take the same request at every step, and then until none is left.
-bool crrn_decides_alike(const std::vector<CrrnStep>& steps, Flaw flaw) {
-  constexpr int kClients = 4;
-  const Instant now = instant_at(1000);
-  std::vector<std::unique_ptr<Request>> requests;
-  std::vector<ModelRequest> waiting;
-  Crrn crrn;
-  ModelCrrn model(kClients, Crrn::kQuantumDefault, flaw);
-  bool alike = true;
-  const auto decide = [&] {
-    const int expected = model.pick(0, Urge::kInTime).id;
-    Request* const picked = crrn.pick(now, Urge::kInTime).request;
-    alike = alike && picked == requests[static_cast<std::size_t>(expected)].get();
-    std::erase_if(waiting, [&](const ModelRequest& one) {
-      return requests[static_cast<std::size_t>(one.id)].get() == picked;
-    });
-  };
-  for (const auto& [what, which] : steps) {
-    if (what < 6) {
-      waiting.push_back({static_cast<int>(requests.size()), 0, which % kClients, 0, 0});
-      Request& request = *requests.emplace_back(std::make_unique<Request>());
-      request.attributes.nid = nid_of(which % kClients);
-      crrn.admit(request, now);
-      model.admit(waiting.back(), 0);
-    } else if (what == 6) {
-      crrn.set_quantum(static_cast<std::uint16_t>(1 + which % 5));
-      model.set_quantum(static_cast<std::uint64_t>(1 + which % 5));
-    } else if (!waiting.empty() && what == 7) {
-      const auto gone = waiting.begin() + which % static_cast<int>(waiting.size());
-      crrn.remove(*requests[static_cast<std::size_t>(gone->id)], now);
-      model.remove(*gone, 0);
-      waiting.erase(gone);
-    } else if (!waiting.empty()) {
-      decide();
-    }
-    // After a difference the two no longer hold the same requests.
-    if (!alike) break;
-  }
-  while (alike && !waiting.empty()) decide();
-  while (crrn.pick(now, Urge::kInTime).request != nullptr) continue;
-  return alike;
-}
-
-RC_GTEST_PROP(CrrnProperty, DecidesAsTheDescriptionDoes, ()) {
-  const auto steps = *rc::gen::container<std::vector<CrrnStep>>(
-      rc::gen::pair(rc::gen::inRange(0, 11), rc::gen::inRange(0, 1000)));
-  RC_ASSERT(crrn_decides_alike(steps, Flaw::kNone));
-}
-
-TEST(CrrnModel, PredictsLongRunsAndCatchesEveryFlaw) {
-  const auto steps_of = [](std::uint64_t seed) {
-    Rng rng(seed);
-    std::vector<CrrnStep> steps;
-    for (int step = 0; step < 300; ++step) {
-      steps.emplace_back(static_cast<int>(rng.below(11)), static_cast<int>(rng.below(1000)));
-    }
-    return steps;
-  };
-  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
-    ASSERT_TRUE(crrn_decides_alike(steps_of(seed), Flaw::kNone)) << "seed " << seed;
-  }
-  for (const Flaw flaw :
-       {Flaw::kReturnsToItsBatch, Flaw::kPauseKeepsTheRound, Flaw::kLateComersGoFirst}) {
-    std::uint64_t seed = 1;
-    while (seed <= 100 && crrn_decides_alike(steps_of(seed), flaw)) ++seed;
-    EXPECT_LE(seed, 100U) << static_cast<int>(flaw);
-  }
-}
-
-// ---- layers and common buckets, which the model does not know: limits hold, all are served ----
-
-// What ran under one rule of the whole rule's bucket (by=rule).
+// The requests that ran under a rule with one bucket (by=rule).
 struct Grants {
   std::int64_t rate;
   std::int64_t depth;
@@ -1220,4 +487,4 @@ TEST(TbfLayers, TheWindowCheckBites) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::model

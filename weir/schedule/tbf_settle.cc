@@ -12,18 +12,35 @@ namespace weir {
 // What a request was charged, and its final charge.
 struct Tbf::Settling {
   Tokens paid(const Cost& cost) const { return charged ? cost.of(*charged) : Tokens{0}; }
-  Tokens due(const Cost& cost) const { return moved ? cost.of(*moved) : Tokens{0}; }
+  Tokens due(const Cost& cost) const { return moved ? cost.of(*moved) + more(cost) : Tokens{0}; }
+  // For the operations after the first.
+  Tokens more(const Cost& cost) const {
+    switch (cost.kind()) {
+      case Cost::Kind::kOp:
+        return Tokens{operations - 1};
+      case Cost::Kind::kBytes:
+        break;
+      case Cost::Kind::kAffine:
+        return Tokens{std::uint64_t{cost.base()} * (operations - 1)};
+    }
+    return Tokens{0};
+  }
   // For a bucket of bytes, which is not charged without bytes.
   Tokens paid_bytes() const { return Tokens{charged.value_or(Bytes{0}).count()}; }
   Tokens due_bytes() const { return Tokens{moved.value_or(Bytes{0}).count()}; }
 
   std::optional<Bytes> charged;  // none: nothing
   std::optional<Bytes> moved;
+  std::uint64_t operations = 1;
   bool may_refund = true;  // its limits are those that paid
 };
 
-void Tbf::settle(const Request& request, Head head, Bytes moved, Instant now) {
-  settle(request, head, Settling{.charged = request.bytes, .moved = moved}, now);
+void Tbf::settle(const Request& request, Head head, const Outcome& outcome, Instant now) {
+  settle(request, head,
+         Settling{.charged = request.bytes,
+                  .moved = outcome.bytes.value_or(request.bytes),
+                  .operations = outcome.operations},
+         now);
 }
 
 void Tbf::refund(const Request& request, Head head, Instant now) {

@@ -38,7 +38,7 @@ class Bench {
     }
   }
 
-  // The errno a command fails with, 0 if it does not.
+  // The errno of a command, 0 if it succeeds.
   int command(const std::string& text, Instant now = kStart) {
     const auto parsed = parse_command(text, tbf.type());
     if (!parsed) return static_cast<int>(parsed.error().code);
@@ -57,7 +57,7 @@ class Bench {
     for (int i = 0; i < count; ++i) admit(job, now);
   }
 
-  // Runs what may run at `now`; the next time something may.
+  // Runs requests that may run at `now`; returns when the next one may.
   Instant run_at(Instant now, Head head = Head::kRegular) {
     for (;;) {
       const Pick pick = tbf.pick(head, now, Urge::kInTime);
@@ -65,11 +65,11 @@ class Bench {
       note(*pick.request, now);
     }
   }
-  // As many workers as it takes.
+  // With an unlimited number of workers.
   void run_until(Instant now, Instant end) {
     while (now <= end) now = run_at(now);
   }
-  // One worker that needs `service` for each.
+  // With one worker that takes `service` for each request.
   void run_worker(Instant now, Instant end, Nanoseconds service) {
     while (now < end) {
       const Pick pick = tbf.pick(Head::kRegular, now, Urge::kInTime);
@@ -139,7 +139,7 @@ TEST(Tbf, TraceEAThrottledClassDoesNotHoldUpANewOne) {
   EXPECT_EQ(bench.times_ms("b"), (Times{5, 5, 5, 6, 7}));  // Lustre: 6 6 6 7 8
 }
 
-// Two jobs with a backlog on a server of 100 a second; what each got in 10 s.
+// Two jobs with a backlog on a server of 100 a second; the number of requests of each in 10 s.
 std::pair<std::size_t, std::size_t> share(const std::string& a, const std::string& b) {
   Bench bench;
   EXPECT_EQ(bench.command("start a jobid={a} " + a), 0);
@@ -187,7 +187,7 @@ TEST(Tbf, ARateChangeActsAtOnceOnWhatIsQueuedAndDoesNotRefill) {
   bench.admit_many(10, "a", kStart);
   EXPECT_EQ(bench.run_at(kStart), at_ms(1000));
   ASSERT_EQ(bench.command("change a rate=10", at_ms(500)), 0);
-  // Half a token is there; the other half comes in 50 ms.
+  // The bucket has half a token; the other half arrives in 50 ms.
   EXPECT_EQ(bench.run_at(at_ms(500)), at_ms(550));
   bench.run_until(at_ms(550), at_ms(800));
   EXPECT_EQ(bench.times_ms("a"), (Times{0, 0, 0, 550, 650, 750}));
@@ -327,7 +327,7 @@ TEST(Tbf, AFailedCommandChangesNothing) {
   Bench bench;
   ASSERT_EQ(bench.command("reg start a jobid={a} rate=5"), 0);
   const std::string before = bench.tbf.rules(Head::kRegular).listing();
-  EXPECT_EQ(bench.command("start a jobid={a} rate=7"), EEXIST);  // there on the regular head only
+  EXPECT_EQ(bench.command("start a jobid={a} rate=7"), EEXIST);  // exists on the regular head only
   EXPECT_EQ(bench.command("change a rate=7"), ENOENT);
   EXPECT_EQ(bench.command("stop default"), EPERM);
   EXPECT_EQ(bench.tbf.rules(Head::kRegular).listing(), before);
@@ -372,7 +372,7 @@ TEST_F(Hinted, AHintIsGoodUntilItsQueueOrItsClassesChange) {
   EXPECT_TRUE(pass("a"));
   command("change r rate=6");  // the same class
   EXPECT_TRUE(tbf.is_current(hint, Head::kRegular));
-  command("start by jobid={zzz} by=jobid+uid");  // queues are told apart by other fields
+  command("start by jobid={zzz} by=jobid+uid");  // other fields distinguish queues
   EXPECT_FALSE(tbf.is_current(hint, Head::kRegular));
   EXPECT_TRUE(pass("a"));
 }

@@ -55,8 +55,8 @@ TEST(AllocationMap, ARunEndsWhereTheQuestionDoes) {
   EXPECT_EQ(map.run(200 * kChunk, 800 * kChunk), (Extent{300 * kChunk, true}));
 }
 
-// A byte that was written after the last zero over it is never in a hole: a plain array of bytes
-// says which those are.
+// A byte that was written after it was last zeroed is never in a hole; a plain array is the
+// reference.
 TEST(AllocationMapProperty, WhatWasWrittenIsNeverInAHole) {
   Rng rng(7);
   for (int round = 0; round < 50; ++round) {

@@ -64,7 +64,7 @@ TEST(BufferPool, SetsAsideThreeQuartersAtMost) {
   EXPECT_TRUE(pool.reserve(256 * kKiB));
   EXPECT_EQ(pool.used(), 768 * kKiB);
   MemoryAccount account;
-  Buffer small = pool.take(account, 32 * kKiB);  // of what was set aside
+  Buffer small = pool.take(account, 32 * kKiB);  // from the reserve
   EXPECT_EQ(pool.used(), 768 * kKiB);
   MemoryAccount other;
   EXPECT_FALSE(pool.take(other, 256 * kKiB));
@@ -93,7 +93,7 @@ TEST(BufferPool, ChargesHaveAQuarterAndLeaveAsMuchToOthers) {
   EXPECT_EQ(pool.used(), 0U);
 }
 
-// What is kept for later counts as well.
+// Buffers kept for reuse count too.
 TEST(BufferPool, KeptBuffersGiveWay) {
   BufferPool pool(Bytes{1024 * kKiB}, Bytes{1024 * kKiB});
   MemoryAccount account;
@@ -103,11 +103,11 @@ TEST(BufferPool, KeptBuffersGiveWay) {
   whole = pool.take(account, 1024 * kKiB);
   EXPECT_EQ(whole.data(), place);
   pool.give_back(account, std::move(whole));
-  Buffer small = pool.take(account, 4 * kKiB);  // for it the large one had to go
+  Buffer small = pool.take(account, 4 * kKiB);  // the large kept one was freed for it
   pool.give_back(account, std::move(small));
 }
 
-// However many connections keep what they were given, one that comes later finds room.
+// However many connections keep their buffers, a later one gets memory.
 TEST(BufferPool, HoardersNeverTakeEverything) {
   BufferPool pool(Bytes{16384 * kKiB}, Bytes{16384 * kKiB});
   std::vector<MemoryAccount> hoarders(100);
@@ -125,15 +125,15 @@ TEST(BufferPool, HoardersNeverTakeEverything) {
   }
 }
 
-// ---- connections that take all they can get and never give it back ----
+// ---- connections that take all they can get and never return it ----
 
-// One connection and all it holds.
+// A connection and everything it holds.
 struct Hoarder {
   MemoryAccount account;
   std::vector<Buffer> held;
 };
 
-// Takes buffers of random sizes, large ones first, until it gets none any more.
+// Takes buffers of random sizes, large ones first, until none is granted.
 void hoard(BufferPool& pool, Hoarder& hoarder, Rng& rng) {
   for (unsigned power = BufferPool::kPowerMax; power >= BufferPool::kPowerMin; --power) {
     if (rng.chance(1, 4)) continue;
@@ -155,7 +155,7 @@ TEST(BufferPoolProperty, AConnectionThatHoldsNothingFindsRoomForASmallRequest) {
       Buffer first = pool.take(hoarder.account, BufferPool::kGuaranteed);
       EXPECT_TRUE(first) << "seed " << seed << ", behind " << number << " hoarders";
       if (!first) break;
-      // Some keep it, so that their later ones are further buffers.
+      // Some keep it, so that later ones count as additional buffers.
       if (rng.chance(1, 2)) {
         hoarder.held.push_back(std::move(first));
       } else {

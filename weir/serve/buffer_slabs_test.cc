@@ -20,7 +20,7 @@ constexpr std::size_t kPage = 4096;
 
 std::size_t bytes_of(unsigned power) { return std::size_t{1} << power; }
 
-// How many of its pages are in memory.
+// The number of resident pages.
 std::size_t resident(std::byte* data, unsigned power) {
   std::vector<unsigned char> pages(bytes_of(power) / kPage);
   EXPECT_EQ(mincore(data, bytes_of(power), pages.data()), 0);
@@ -34,7 +34,7 @@ bool is_all(std::byte* data, unsigned power, int value) {
 }
 
 TEST(BufferSlabs, WhatIsGivenBackIsNotResident) {
-  // Of sizes with three in a slab.
+  // Sizes of which three fit into a slab.
   for (unsigned power = BufferSlabs::kPowerMin; power <= BufferSlabs::kSlabPower - 2; ++power) {
     BufferSlabs slabs;
     std::vector<std::byte*> taken;

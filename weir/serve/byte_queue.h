@@ -33,12 +33,12 @@ class ByteQueue {
   void append(ByteQueue&& other);
   // The first bytes, as many as fit into the vectors. Returns how many vectors are used.
   std::size_t parts(std::span<iovec> vectors) const;
-  // REQUIRES: bytes <= size(); the kernel does not use them any more.
+  // REQUIRES: bytes <= size(); the kernel no longer uses them.
   void drop(std::size_t bytes);
   void clear();
 
  private:
-  std::deque<std::vector<std::byte>> chunks_;  // none is empty, but for one that is kept
+  std::deque<std::vector<std::byte>> chunks_;  // none is empty, except one kept for reuse
   std::size_t first_ = 0;                      // bytes of the first chunk that were dropped
   std::size_t size_ = 0;
 };

@@ -18,7 +18,7 @@ std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-// The first bytes, as the kernel would take them, in at most so many vectors.
+// The first bytes, as the kernel would get them, in at most this many vectors.
 std::string front(const ByteQueue& queue, std::size_t most) {
   std::array<iovec, 8> vectors{};
   std::string text;

@@ -28,7 +28,8 @@
 // TLS. A client that asks for TLS gets one more answer in plain text; from then on received bytes
 // pass through a TlsSession before they are used, and replies before they are sent: payload that
 // was encrypted is given back, and at most kTlsBatch of it waits for the socket. Bytes that follow
-// the request for TLS must be TLS.
+// the request for TLS must be TLS. The handshake is done by another thread (handshakes.h);
+// meanwhile nothing is received or encrypted.
 //
 // Closing. Queued requests are withdrawn from the Gate without a charge, and decided ones that have
 // not been started get their tokens back; requests in a store or the
@@ -116,6 +117,8 @@ class Connection final : private SessionPort, private Upstream::Owner {
 
   // Frees requests whose last call has reached their Target.
   void free_called();
+  // The other thread is done with the handshake for now.
+  void shaken();
 
   RingLink<Connection> all_link;        // the Loop's
   RingLink<Connection> handshake_link;  // the Loop's
@@ -123,6 +126,9 @@ class Connection final : private SessionPort, private Upstream::Owner {
  private:
   enum class State : std::uint8_t { kHandshake, kOpen, kEnding, kClosed };
   using Input = Session::Input;
+  // Beyond this size of unsent replies no more data is read, because it would have left the cache
+  // before it is sent.
+  static constexpr std::uint64_t kUnsentMax = 1U << 21;
   struct Io : host::Operation {
     Connection* connection = nullptr;
     bool is_pending = false;
@@ -169,6 +175,7 @@ class Connection final : private SessionPort, private Upstream::Owner {
   void shake(Input& in);
   void begin_tls();
   void decrypt(Input in);
+  void read_decrypted();
   void tls_failed();
   void go_on_shaking();
   void use_rest();
@@ -229,6 +236,7 @@ class Connection final : private SessionPort, private Upstream::Owner {
 
   PendingRequest& new_request();
   void release(PendingRequest& request);
+  void release_all(PendingRequestList& requests);
   void mark_dirty();
   // Waits for memory, possibly held by others: resumed when any is freed.
   void mark_waiting();
@@ -266,8 +274,10 @@ class Connection final : private SessionPort, private Upstream::Owner {
   Io send_;
   std::unique_ptr<Greeting> greeting_;
   std::unique_ptr<host::TlsSession> tls_;
-  bool has_said_end_ = false;   // end of the TLS session was sent
-  bool has_tls_batch_ = false;  // a batch is charged
+  TlsJob tls_job_;
+  bool is_shaking_tls_ = false;  // another thread has tls_ and tls_job_
+  bool has_said_end_ = false;    // end of the TLS session was sent
+  bool has_tls_batch_ = false;   // a batch is charged
   MemoryAccount memory_;
   bool hangs_up_ = false;  // when the last bytes for the client are sent
   Alarm alarm_;            // of the session

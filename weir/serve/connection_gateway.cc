@@ -19,7 +19,7 @@ void Connection::connect(const ServerAddress& server) {
 void Connection::upstream_received(std::span<const std::byte> bytes) {
   session_->from_server(bytes);
   if (state_ == State::kClosed) return;
-  mark_dirty();  // which also asks for more
+  mark_dirty();  // which also requests more
 }
 
 void Connection::upstream_sent() {

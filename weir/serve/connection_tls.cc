@@ -16,6 +16,8 @@ namespace {
 // overhead of records and vectors, a batch takes kTlsBatchMemory.
 constexpr std::size_t kTlsBatch = std::size_t{1} << 18;
 constexpr std::uint64_t kTlsBatchMemory = kTlsBatch + kTlsBatch / 8;
+// Cost of encrypting a byte, relative to copying it.
+constexpr std::uint64_t kCostOfEncryption = 4;
 
 }  // namespace
 
@@ -33,18 +35,36 @@ void Connection::begin_tls() {
     return close();
   }
   tls_ = std::make_unique<host::TlsSession>(context_.server.tls_keys());
+  tls_job_.connection = this;
+  tls_job_.session = tls_.get();
   mark_dirty();
 }
 
 void Connection::decrypt(Input in) {
-  using Tls = host::TlsSession::State;
+  if (!tls_->is_open()) {
+    tls_job_.input.assign(in.begin(), in.end());
+    is_shaking_tls_ = true;
+    return context_.handshakes.add(tls_job_);
+  }
   tls_->put(in);
-  const bool was_open = tls_->is_open();
-  const Tls reached = tls_->shake();
+  read_decrypted();
+}
+
+void Connection::shaken() {
+  using Tls = host::TlsSession::State;
+  is_shaking_tls_ = false;
+  if (state_ == State::kClosed) return settle();
   if (tls_->has_output()) mark_dirty();
-  if (reached == Tls::kFailed) return tls_failed();
-  if (reached == Tls::kWants) return;
-  if (!was_open) ++context_.counters.tls_sessions;
+  if (tls_job_.reached == Tls::kFailed) return tls_failed();
+  if (tls_job_.reached == Tls::kDone) {
+    ++context_.counters.tls_sessions;
+    read_decrypted();
+  }
+  mark_dirty();  // replies that could not be sent meanwhile
+  receive();
+}
+
+void Connection::read_decrypted() {
   context_.plain.resize(host::TlsSession::kRecordBytes);
   while (state_ == State::kHandshake || state_ == State::kOpen) {
     const auto got = tls_->read(context_.plain);
@@ -113,6 +133,7 @@ void Connection::encrypt_replies() {
     add(one->payload);
   }
   tls_->write(Input(context_.plain).first(filled));
+  context_.spend(total * kCostOfEncryption);
   release_sent(sent_of_first_ + total);
 }
 

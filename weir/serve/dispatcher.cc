@@ -13,13 +13,13 @@ namespace {
 
 // Maximum requests of a service dispatched at once: more than a turn reads, so that none pile up.
 constexpr std::uint32_t kRunOfTurn = 1024;
-// Entries in a row on behalf of others; then this loop has a turn in between.
+// Entries in a row on behalf of other loops; then this loop does a turn of its own.
 constexpr int kEntriesInARow = 4;
 // Entries in a turn: cached reads complete at once and let others run.
 constexpr int kEntriesOfTurn = 16;
 constexpr Nanoseconds kPaceDepth = std::chrono::milliseconds{10};
 
-Service& service_of(const PendingRequest& request) { return *request.opened->served->service; }
+Service& service_of(const PendingRequest& request) { return *served_by(request).service; }
 
 // The oldest first.
 PendingRequest* reverse(PendingRequest* newest) {
@@ -32,7 +32,7 @@ PendingRequest* reverse(PendingRequest* newest) {
 }
 
 void count(const PendingRequest& request, const RequestRecord& record) {
-  request.opened->served->stats.record(request.opened->stats, request.attributes.job, record);
+  served_by(request).stats.record(request.opened->stats, request.attributes.job, record);
 }
 
 }  // namespace
@@ -169,7 +169,7 @@ PendingRequest* Dispatcher::decide(Service& service, Instant now) {
 template <class Run>
 void Dispatcher::decide_all(Instant now, Run run) {
   const std::size_t count = services_.size();
-  // The services are first in turn, so that none gets the whole pace.
+  // Services take turns at being first, so that none gets the whole pace.
   if (pace_shape_) first_served_ = (first_served_ + 1) % count;
   for (std::size_t i = 0; i < count; ++i) {
     Service& service = *services_[(first_served_ + i) % count];
@@ -204,7 +204,7 @@ void Dispatcher::deliver(const LoopContext& loop, PendingRequest& request) {
   mail_ |= std::uint64_t{1} << request.loop;
 }
 
-// Takes over the timer if its own time is earlier, or if it has the timer already.
+// Takes over the timer if its own time is earlier, or if it already has the timer.
 void Dispatcher::leave(LoopContext& loop) {
   Side& side = *sides_[loop.index];
   if (trace_ != nullptr) trace_->turn(last_);

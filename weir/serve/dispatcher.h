@@ -11,9 +11,10 @@
 //
 // The loop inside empties the inbox, makes its own calls, and asks next() until it waits; decisions
 // for requests of another loop go to the mailbox of that loop, which is woken if it sleeps. Then it
-// unlocks and looks into the inbox once more, so that nothing is left behind: a loop that finds the
-// lock taken knows that the holder will look after it. The order of calls inside is the only order,
-// so limits and shares are exact, whatever the number of loops, and a trace of it can be replayed.
+// unlocks and looks into the inbox once more, so that nothing is left behind: if a loop finds the
+// lock taken, the holder checks the inbox after that moment. The order of calls inside is the only
+// order, so limits and shares are exact, whatever the number of loops, and a trace of it can be
+// replayed.
 //
 // `now` never steps back inside: it is the later of the loop's turn and the last call. A stale time
 // is safe, because tokens are counted late, never early.
@@ -24,7 +25,7 @@
 // for the lock: with().
 //
 // The loop that leaves with the earliest time at which a decision is due arms its own timer; an
-// earlier timer of another loop costs that loop one entry for nothing.
+// earlier timer of another loop costs that loop one useless entry.
 //
 // Each service has its own dispatcher, so they share no lock. With a trace or in a cluster, all
 // services share one, because a trace is one sequence of calls and a member of a cluster acts on
@@ -83,7 +84,7 @@ class Dispatcher {
   // The time of the last call. REQUIRES: locked.
   Instant last() const { return last_; }
 
-  // Limits all of its services together to so many operations per second; none: no such limit.
+  // Limits all of its services together to this many operations per second; none: no such limit.
   // REQUIRES: locked.
   void set_pace(std::optional<std::uint32_t> per_second, Instant now);
   // A guest acts on its services: its time is checked after each entry. REQUIRES: no loop runs.

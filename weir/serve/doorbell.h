@@ -3,11 +3,11 @@
 // Wakes a loop that sleeps, and costs almost nothing while it does not:
 //
 //   any thread   leave something for the loop, then bell.ring()
-//   the loop     bell.fall_asleep(); look for what was left; wait unless there is something;
+//   the loop     bell.fall_asleep(); look for work that was left; wait if there is none;
 //                bell.wake_up()
 //
-// The descriptor is written at most once for each sleep. What is left must be visible before
-// ring(): left with a sequentially consistent operation, or under a mutex.
+// The descriptor is written at most once for each sleep. What a thread leaves must be visible
+// before ring(): store it with a sequentially consistent operation, or under a mutex.
 #pragma once
 
 #include <atomic>

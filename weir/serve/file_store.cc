@@ -33,7 +33,8 @@ constexpr std::uint32_t kZeroesAtOnce = 1U << 20;
 // Maximum copied from or to the page cache on the loop, at about 5 GB/s; larger copies are left to
 // a thread.
 constexpr std::uint32_t kCopyHereMax = 1U << 18;
-constexpr std::uint32_t kDirectBlock = 4096;  // if the file does not report it
+constexpr std::uint64_t kFetchMax = 1U << 31;  // of advice to read ahead
+constexpr std::uint32_t kDirectBlock = 4096;   // if the file does not report it
 
 // Aligned for O_DIRECT.
 std::span<const std::byte> zeroes(std::size_t bytes) {
@@ -89,8 +90,7 @@ std::uint32_t direct_block(int file) {
 enum class Ground : std::uint8_t {
   kDisk,    // RWF_NOWAIT is supported: a call that would block returns an error
   kMemory,  // no call blocks
-  kRemote,  // a server or another process answers, or never does; no call can be trusted not to
-            // wait
+  kRemote,  // a server or another process may never answer: any call may block
 };
 
 Ground ground_of(int file, const struct stat& status) {
@@ -298,7 +298,8 @@ bool FileStore::start(StoreOperation& operation, Instant /*now*/) {
       return sync(operation);
     case StoreCommand::kPrefetch:
       operation.step = kFetch;
-      io_.fetch(file_, operation.offset, operation.length, operation.io);
+      io_.fetch(file_, operation.offset,
+                static_cast<std::uint32_t>(std::min(operation.length, kFetchMax)), operation.io);
       return false;
   }
   WEIR_ASSERT(false, static_cast<int>(operation.command));
@@ -310,7 +311,7 @@ bool FileStore::move(StoreOperation& operation) {
   const std::span<std::byte> rest = operation.buffer.subspan(operation.moved);
   const std::uint64_t offset = operation.offset + operation.moved;
   if (operation.command == StoreCommand::kRead) {
-    // What the cache has of a short one was taken before.
+    // The cached part of a short read was already copied.
     const Copy copy = copier(rest.size());
     const bool is_tried = copy == Copy::kHere && facts_.way == Way::kCached;
     io_.read(file_, rest, offset, operation.io, is_tried ? Copy::kDevice : copy);
@@ -342,7 +343,7 @@ bool FileStore::move_here(StoreOperation& operation) {
     moved = pwrite(file_, whole.data(), whole.size(), offset);
     if (moved < 0 && errno != EAGAIN) return finish(operation, errno);
   }
-  if (moved > 0) operation.moved = static_cast<std::uint32_t>(moved);
+  if (moved > 0) operation.moved = static_cast<std::uint64_t>(moved);
   return operation.moved == operation.length ? finish(operation, 0) : move(operation);
 }
 
@@ -414,7 +415,7 @@ bool FileStore::advance(StoreOperation& operation, int result) {
       if (again) return move(operation);
       if (result < 0) return finish(operation, -result);
       if (result == 0) return finish(operation, EIO);  // the file was truncated
-      operation.moved += static_cast<std::uint32_t>(result);
+      operation.moved += static_cast<std::uint64_t>(result);
       return operation.moved == operation.length ? finish(operation, 0) : move(operation);
     case kPunch:
       if (again) return punch(operation);
@@ -430,7 +431,7 @@ bool FileStore::advance(StoreOperation& operation, int result) {
     case kZeroes:
       if (again) return write_zeroes(operation);
       if (result <= 0) return finish(operation, result < 0 ? -result : EIO);
-      operation.moved += static_cast<std::uint32_t>(result);
+      operation.moved += static_cast<std::uint64_t>(result);
       return write_zeroes(operation);
     case kSync:
       if (again) return sync(operation);
@@ -468,7 +469,7 @@ bool FileStore::write_zeroes(StoreOperation& operation) {
   const Range punched = operation.is_punched ? inner(operation) : Range{end, end};
   std::uint64_t at = operation.offset + operation.moved;
   if (at == punched.from) at = punched.to;
-  operation.moved = static_cast<std::uint32_t>(at - operation.offset);
+  operation.moved = at - operation.offset;
   if (at == end) return settle(operation);
   const std::uint64_t left = (at < punched.from ? punched.from : end) - at;
   const std::span<const std::byte> piece = zeroes(std::min<std::uint64_t>(left, kZeroesAtOnce));

@@ -58,7 +58,7 @@ class FileStore : public Store {
   bool start(StoreOperation& operation, Instant now) override;
   void extents(std::uint64_t offset, std::uint64_t length,
                const ExtentVisitor& visit) const override;
-  // Syncs that other loops have ended the wait of.
+  // Instant::min() while there are syncs that other loops released.
   Instant wakes_at() const override { return has_released_ ? Instant::min() : kNever; }
   void wake(Instant now) override;
 

@@ -11,8 +11,8 @@ namespace weir::serve {
 namespace {
 
 struct Client {
-  std::uint32_t left = 0;   // requests that came and were not taken
-  std::uint32_t taken = 0;  // in this turn
+  std::uint32_t left = 0;   // requests that arrived and were not read
+  std::uint32_t taken = 0;  // read in this turn
   bool waits = false;
 };
 
@@ -28,7 +28,7 @@ class IntakeTest : public testing::Test {
     return count;
   }
 
-  // All that were taken.
+  // The number of requests read.
   std::uint32_t turn(std::vector<Client>& clients) {
     std::uint32_t count = 0;
     for (Client& client : clients) client.taken = 0;

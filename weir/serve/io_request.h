@@ -58,11 +58,12 @@ struct IoRequest : Request {
   OpenedExport* opened = nullptr;
   std::uint64_t tag = 0;  // for the protocol, such as a value that the reply must repeat
   std::uint64_t offset = 0;
-  std::uint32_t length = 0;
+  std::uint64_t length = 0;
   StoreCommand command = StoreCommand::kRead;
   std::uint8_t flags = 0;        // kDurable and so on
   bool is_own = false;           // the session performs it, not the store; `command` is unused
   bool is_exempt = false;        // charged, but never queued: it runs at once and takes no slot
+  bool takes_hole = false;       // a read: IoResult::is_hole may be set
   std::uint32_t reply_room = 0;  // if is_own: bytes for its reply, at most kReplyRoomMax
 
   static constexpr std::uint32_t kReplyRoomMax = std::uint32_t{1} << 20;
@@ -86,6 +87,7 @@ struct IoRequest : Request {
     flags = 0;
     is_own = false;
     is_exempt = false;
+    takes_hole = false;
     reply_room = 0;
     head_size = 0;
     payload = {};

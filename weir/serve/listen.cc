@@ -150,7 +150,8 @@ Result<std::uint32_t> room_for_connections(std::uint32_t wanted, std::uint32_t o
   rlimit files{};
   getrlimit(RLIMIT_NOFILE, &files);
   const rlim_t needed = rlim_t{wanted} + others;
-  // As many as there can be: what else others connect to, such as locks, has no other bound.
+  // As many as possible, because other connections, such as those of the lock service, have no
+  // other bound.
   if (files.rlim_cur < std::min(files.rlim_max, kFilesMax)) {
     files.rlim_cur = std::min(files.rlim_max, kFilesMax);
     setrlimit(RLIMIT_NOFILE, &files);

@@ -20,7 +20,7 @@
 namespace weir::serve {
 namespace {
 
-// Requests whose last call is on its way to the Target are looked for again after this time.
+// Requests whose last call is on its way to the Target are checked again after this time.
 constexpr Nanoseconds kCallPause = std::chrono::milliseconds{1};
 constexpr int kDiedStatus = 70;  // EX_SOFTWARE
 
@@ -86,11 +86,15 @@ void Loop::run_thread(const OpenIo& open_io, std::promise<Result<void>>& opened)
     }
     bury();
   } catch (const std::exception& error) {
-    EventLog::say(fmt::format("thread {} failed: {}: terminated; unacknowledged requests are lost",
-                              context_.index, error.what()));
-    host::flush_log();
-    _exit(kDiedStatus);
+    die(error.what());
   }
+}
+
+void Loop::die(const char* why) const {
+  EventLog::say(fmt::format("thread {} failed: {}: terminated; unacknowledged requests are lost",
+                            context_.index, why));
+  host::flush_log();
+  _exit(kDiedStatus);
 }
 
 // ---- coming and going ----
@@ -199,14 +203,14 @@ void Loop::woken(host::Operation& io, const host::Completion& /*completion*/) {
   static_cast<Waker&>(io).loop->is_awaited_ = false;
 }
 
-// What others leave before they ring is looked at after the bell knows that this loop sleeps.
+// First tells the bell that this loop sleeps, then looks for work: so no work that was left before
+// a ring is missed.
 void Loop::sleep(Instant until) {
-  if (!context_.server.is_shared()) {
-    return context_.io->wait(std::min(until, wakes_at()), context_.now);
-  }
+  if (!needs_bell()) return context_.io->wait(std::min(until, wakes_at()), context_.now);
   if (!std::exchange(is_awaited_, true)) context_.io->await_wake(context_.bell.fd(), waker_);
   context_.bell.fall_asleep();
   const bool is_left = has_arrivals_ || has_refused_ || is_finished_ ||
+                       context_.handshakes.has_done() ||
                        (!context_.waiting.empty() && context_.server.freed != freed_seen_);
   const Instant at = is_left ? context_.now : std::min(until, wakes_at());
   context_.io->wait(std::max(at, context_.now), context_.now);
@@ -221,6 +225,7 @@ void Loop::begin_turn(Instant until) {
   context_.intake.begin_turn();
   context_.io->reap();
   take_arrivals();
+  end_handshakes();
   begin_end();
 }
 
@@ -365,9 +370,25 @@ void Loop::dispatch() {
   for (const auto& dispatcher : context_.server.dispatchers) dispatcher->dispatch(context_);
 }
 
+// Connections for which this turn has no room are first in the next one.
 void Loop::flush() {
-  for (std::size_t i = 0; i < context_.dirty.size(); ++i) context_.dirty[i]->flush();
-  context_.dirty.clear();
+  context_.send_left = LoopContext::kSendOfTurn;
+  std::size_t done = 0;
+  for (; done < context_.dirty.size() && context_.send_left > 0; ++done) {
+    context_.dirty[done]->flush();
+  }
+  context_.dirty.erase(context_.dirty.begin(),
+                       context_.dirty.begin() + static_cast<std::ptrdiff_t>(done));
+}
+
+void Loop::end_handshakes() {
+  if (!context_.handshakes.has_done()) return;
+  for (const TlsJob* const job : context_.handshakes.take_done()) job->connection->shaken();
+}
+
+// Whether other threads leave work for it.
+bool Loop::needs_bell() const {
+  return context_.server.is_shared() || context_.options.tls.mode != TlsOptions::Mode::kOff;
 }
 
 // Memory that this loop has freed may be what a connection of another loop waits for, and memory
@@ -384,7 +405,7 @@ void Loop::share_memory_state() {
   set(server.waiting, !context_.waiting.empty());
   if (set(server.starved, context_.is_starved)) server.ring(~context_.bit());
   if (!context_.freed) return;
-  // Own connections have their turn with the next one that begins.
+  // Connections of this loop are served in its next turn.
   if (context_.waiting.empty()) context_.freed = false;
   ++server.freed;
   if (const std::uint64_t others = server.waiting & ~context_.bit(); others != 0) {
@@ -397,6 +418,7 @@ Instant Loop::wakes_at() const {
   // Replies sent at the end of this turn may have freed room for another connection.
   if (context_.freed && !context_.waiting.empty()) return context_.now;
   if (!context_.performs.empty() || context_.intake.has_line()) return context_.now;
+  if (!context_.dirty.empty()) return context_.now;
   Instant at = std::min(stop_at_, abandon_at_);
   for (const auto& dispatcher : context_.server.dispatchers) {
     at = std::min(at, dispatcher->wakes_at(context_));

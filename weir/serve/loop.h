@@ -13,8 +13,8 @@
 //
 // The first loop belongs to the thread that creates and runs the server. Each other loop has a
 // thread of its own from start() on, which opens its I/O, because the kernel binds io_uring to a
-// thread. Loops share what ServerContext has, and nothing else. An error that a loop cannot handle
-// ends the process, because the requests of its clients would never be answered.
+// thread. Loops share only the state in ServerContext. An error that a loop cannot handle ends the
+// process (die()).
 //
 // add(), end() and the reading functions are thread-safe; the others are for the loop's thread.
 #pragma once
@@ -89,6 +89,8 @@ class Loop {
 
   // Does what end() has ordered.
   void begin_end();
+  // Ends the process, because the requests of its clients would never be answered.
+  [[noreturn]] void die(const char* why) const;
 
   // One turn, that waits at most until then. `between` is called where commands run.
   template <class Between>
@@ -115,6 +117,8 @@ class Loop {
   void sleep(Instant until);
   Instant wakes_at() const;
   void take_arrivals();
+  void end_handshakes();
+  bool needs_bell() const;
   void close_all();
   void start_decided();
   void expire_handshakes();

@@ -79,7 +79,7 @@ bool MemoryStore::advance(StoreOperation& operation) {
   } else {
     length = zero_piece(operation, at, length);
   }
-  operation.moved += static_cast<std::uint32_t>(length);
+  operation.moved += length;
   return operation.moved == operation.length;
 }
 
@@ -99,7 +99,7 @@ bool MemoryStore::start(StoreOperation& operation, Instant now) {
     case StoreCommand::kDiscard:
     case StoreCommand::kZero:
       break;
-    default:  // flush and cache: there is nothing behind memory
+    default:  // flush and cache: nothing to do for memory
       return true;
   }
   begin_turn(now);

@@ -25,7 +25,7 @@ class MemoryStoreTest : public testing::Test {
   struct Operation : StoreOperation {
     bool is_done = false;
   };
-  // At once, or when the turns have come round.
+  // Completes at once, or after some turns.
   bool start(Operation& operation, StoreCommand command, std::uint64_t offset,
              std::uint32_t length) {
     operation.command = command;

@@ -191,6 +191,7 @@ Result<ListenAddress> parse_listen(std::string_view text, std::uint16_t without)
     const std::size_t colon = std::min(rest.find(':'), rest.size());
     address.host = rest.substr(0, colon);
     rest.remove_prefix(colon);
+    if (address.host == "localhost") address.host = "127.0.0.1";
     if (!address.host.empty() && !is_address(AF_INET, address.host)) {
       return refuse(text, "contains no valid IPv4 address", kListenHint);
     }
@@ -272,6 +273,16 @@ Result<Capacity> parse_capacity(std::string_view text) {
   const auto bytes = parse_bandwidth(text);
   if (!bytes) return refuse(text, "is not a valid capacity", kCapacityHint);
   return Capacity{Capacity::Kind::kBytes, *bytes};
+}
+
+Result<std::uint32_t> parse_slots(std::string_view text) {
+  if (text == "auto") return kSlotsAuto;
+  const auto count = read_decimal(text);
+  if (count && *count >= 1 && *count <= ServeBounds::kSlotsMax) {
+    return static_cast<std::uint32_t>(*count);
+  }
+  return refuse(text, "is not a number of slots",
+                fmt::format("expected auto or a number from 1 to {}", ServeBounds::kSlotsMax));
 }
 
 namespace {
@@ -375,6 +386,32 @@ Result<void> check_nodemaps(const std::vector<NodemapOptions>& nodemaps) {
   return {};
 }
 
+Result<void> check_slots(const ServiceOptions& one, const std::string& where) {
+  const bool is_auto = one.slots == kSlotsAuto;
+  const std::uint32_t slots = is_auto ? ServeBounds::kSlotsMax : one.slots.value_or(kSlotsDefault);
+  if (auto checked = check_number(where, "slots", slots, 1, ServeBounds::kSlotsMax); !checked) {
+    return checked;
+  }
+  if (one.hp_slots >= slots) {
+    return fail(std::errc::invalid_argument, where,
+                fmt::format("reserves {} of {} slots for high priority", one.hp_slots, slots),
+                "leave at least one for other requests");
+  }
+  if (!one.latency_target) return {};
+  if (!is_auto) {
+    return fail(std::errc::invalid_argument, where,
+                fmt::format("has a latency target, but a fixed number of {} slots", slots),
+                "use slots auto, or remove the latency target");
+  }
+  if (*one.latency_target < ServeBounds::kLatencyTargetMin ||
+      *one.latency_target > ServeBounds::kLatencyTargetMax) {
+    return fail(std::errc::invalid_argument, where,
+                fmt::format("has a latency target of {}", print_duration(*one.latency_target)),
+                "expected 1us to 1min");
+  }
+  return {};
+}
+
 Result<void> check_service(const ServeOptions& options, const ServiceOptions& one) {
   const std::string where = "service " + quote(one.name);
   if (auto checked = check_name("service", one.name); !checked) return checked;
@@ -382,14 +419,7 @@ Result<void> check_service(const ServeOptions& options, const ServiceOptions& on
   if (std::count_if(options.services.begin(), options.services.end(), same) != 1) {
     return fail(std::errc::invalid_argument, where, "is given twice", "name each service once");
   }
-  if (auto checked = check_number(where, "slots", one.slots, 1, ServeBounds::kSlotsMax); !checked) {
-    return checked;
-  }
-  if (one.hp_slots >= one.slots) {
-    return fail(std::errc::invalid_argument, where,
-                fmt::format("reserves {} of {} slots for high priority", one.hp_slots, one.slots),
-                "leave at least one for other requests");
-  }
+  if (auto checked = check_slots(one, where); !checked) return checked;
   if (one.cost) {
     if (auto fits = one.capacity.check_unit(*one.cost); !fits) {
       fits.error().where = where + ": capacity";
@@ -493,9 +523,9 @@ Result<void> check(const ServeOptions& options) {
     return fail(std::errc::invalid_argument, "listeners", "no listen address is given",
                 "add one: --listen 127.0.0.1:10809");
   }
-  if (!options.nfs.empty() && options.threads != 1) {
+  if (!options.nfs.empty() && options.threads > 1) {
     return fail(std::errc::invalid_argument, "threads", "an NFS gateway uses one thread",
-                "set threads = 1, or run weir nfs beside weir serve");
+                "set threads = 1 or \"auto\", or run weir nfs beside weir serve");
   }
   for (const ListenAddress& one : options.listen) {
     if (one.protocol.empty()) continue;

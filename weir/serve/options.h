@@ -44,6 +44,8 @@ struct ServeBounds {
   static constexpr std::size_t kDescriptionMax = 255;  // bytes
   static constexpr std::size_t kPlainNameMax = 31;     // of a service, a nodemap or a group
   static constexpr std::uint32_t kSlotsMax = 4096;
+  static constexpr Nanoseconds kLatencyTargetMin = std::chrono::microseconds{1};
+  static constexpr Nanoseconds kLatencyTargetMax = std::chrono::minutes{1};
   static constexpr std::uint32_t kClassesMin = 16;
   static constexpr std::uint32_t kClassesMax = 1'000'000;
   static constexpr std::uint32_t kConnectionsMax = 1'000'000;
@@ -90,9 +92,9 @@ struct StoreOptions {
   enum class Kind : std::uint8_t { kFile, kDevice, kMemory, kRemote };
   Kind kind = Kind::kFile;
   std::string path;           // of kFile and kDevice
-  std::optional<Bytes> size;  // of kMemory; of kFile: to create it, or what it has to have
+  std::optional<Bytes> size;  // of kMemory; of kFile: size of a new file, or expected size
   bool direct = false;        // O_DIRECT: past the page cache
-  bool force = false;         // a device is written to although it is mounted or in use otherwise
+  bool force = false;         // use a device even if it is mounted or otherwise in use
   std::optional<Shape> shape;
 
   // There is no store: a gateway forwards all requests to another server.
@@ -126,6 +128,12 @@ Result<Adaptive> parse_adaptive(std::string_view text);
 using weir::Capacity;
 Result<Capacity> parse_capacity(std::string_view text);
 
+// Requests that the stores work on at a time. kSlotsAuto: as many as they need, which is measured.
+inline constexpr std::uint32_t kSlotsAuto = 0;
+inline constexpr std::uint32_t kSlotsDefault = 16;
+// auto | N
+Result<std::uint32_t> parse_slots(std::string_view text);
+
 struct ServiceOptions {
   std::string name{kDefaultService};
   std::string policy = "tbf jobid";          // as written to nrs_policies
@@ -133,8 +141,10 @@ struct ServiceOptions {
   std::vector<std::string> more_rules = {};  // from the command line, after those of the file
   Adaptive adaptive = Adaptive::kOn;
   Capacity capacity;
-  std::uint32_t slots = 16;           // requests that the stores work on at a time
-  std::uint32_t hp_slots = 0;         // reserved for high priority; less than slots
+  std::optional<std::uint32_t> slots;  // none: kSlotsDefault, or that of a gateway
+  std::uint32_t hp_slots = 0;          // reserved for high priority; less than slots
+  // With kSlotsAuto: the mean time in a store that the number must not exceed.
+  std::optional<Nanoseconds> latency_target = std::nullopt;
   std::optional<Nanoseconds> period;  // of the controller; none: its default
   std::optional<Cost> cost;  // of a request, against the capacity; none: according to the capacity
   std::uint32_t classes = 8192;  // maximum number of classes, and of jobs; others share a class
@@ -274,7 +284,7 @@ struct NfsOptions {
   static constexpr std::uint32_t kSlots = 256;  // of its service, unless set
   static constexpr Nanoseconds kMaxWaitMin = std::chrono::milliseconds{100};
   static constexpr Nanoseconds kMaxWaitMax = std::chrono::seconds{30};
-  // Of clients that keep as many calls unanswered as they like.
+  // Unanswered calls of a connection; clients do not limit this number themselves.
   static constexpr std::uint32_t kConnectionRequests = ServeBounds::kConnectionRequestsMax;
   static constexpr Nanoseconds kDrainTimeout = std::chrono::seconds{10};
 
@@ -321,7 +331,8 @@ struct SlurmOptions {
   bool operator==(const SlurmOptions&) const = default;
 };
 
-// Loops, each with a thread. kThreadsAuto: one for each processor, at most kThreadsAutoMax.
+// Loops, each with a thread. kThreadsAuto: one for each processor, at most kThreadsAutoMax; one for
+// an NFS gateway.
 inline constexpr std::uint32_t kThreadsAuto = 0;
 inline constexpr std::uint32_t kThreadsAutoMax = 8;
 inline constexpr std::uint32_t kThreadsMax = 64;
@@ -349,7 +360,7 @@ struct ServeOptions {
   std::vector<NfsOptions> nfs;
   GroupsOptions groups;
   host::IoChoice io = host::IoChoice::kAuto;
-  std::uint32_t threads = 1;
+  std::uint32_t threads = kThreadsAuto;
 
   bool operator==(const ServeOptions&) const = default;
 };

@@ -52,7 +52,7 @@ TEST(ServeOptions, AnEntranceMayNameItsProtocol) {
 }
 
 TEST(ServeOptions, WhatIsNoAddressIsRefused) {
-  for (const char* text : {"", ":", "localhost:1", "1.2.3.4:65536", "1.2.3.4:x", "::1:80", "[::1",
+  for (const char* text : {"", ":", "myhost:1", "1.2.3.4:65536", "1.2.3.4:x", "::1:80", "[::1",
                            "[1.2.3.4]:1", "unix:", "10809", "1.2.3.4:-1", "1.2.3.4:80 "}) {
     EXPECT_FALSE(parse_listen(text)) << text;
   }
@@ -124,11 +124,13 @@ TEST_F(CheckedOptions, TheSimplestIsRight) { EXPECT_TRUE(check(options)); }
 
 TEST_F(CheckedOptions, AnNfsGatewayUsesOneThread) {
   options.nfs.emplace_back();
+  EXPECT_EQ(options.threads, kThreadsAuto);
   EXPECT_TRUE(check(options));
-  for (const std::uint32_t threads : {2U, kThreadsAuto}) {
-    options.threads = threads;
-    EXPECT_FALSE(check(options));
-  }
+  options.threads = 1;
+  EXPECT_TRUE(check(options));
+  options.threads = 2;
+  ASSERT_FALSE(check(options));
+  EXPECT_EQ(check(options).error().what, "an NFS gateway uses one thread");
 }
 
 TEST_F(CheckedOptions, SomethingToServeAndSomewhereToListen) {
@@ -155,11 +157,19 @@ TEST_F(CheckedOptions, ServicesAreThereOnceAndHaveSlots) {
   EXPECT_FALSE(check(options));
   options.services.emplace_back().name = "s2";
   EXPECT_TRUE(check(options));
-  options.services.back().slots = 0;
+  options.services.back().slots = ServeBounds::kSlotsMax + 1;
   EXPECT_FALSE(check(options));
   options.services.back().slots = 1;
   options.services.emplace_back().name = "s2";
   EXPECT_FALSE(check(options));
+}
+
+TEST(Slots, AreANumberOrAuto) {
+  EXPECT_EQ(*parse_slots("auto"), kSlotsAuto);
+  EXPECT_EQ(*parse_slots("4096"), 4096U);
+  for (const char* text : {"", "0", "4097", "-1", "x", "1.5", "Auto"}) {
+    EXPECT_FALSE(parse_slots(text)) << text;
+  }
 }
 
 TEST_F(CheckedOptions, NumbersAreBoundedWhereverTheyAreWritten) {
@@ -172,7 +182,15 @@ TEST_F(CheckedOptions, NumbersAreBoundedWhereverTheyAreWritten) {
   using Bounds = ServeBounds;
   EXPECT_FALSE(is_refused([](ServeOptions&) {}));
   EXPECT_TRUE(is_refused([](auto& it) { it.services[0].slots = Bounds::kSlotsMax + 1; }));
-  EXPECT_TRUE(is_refused([](auto& it) { it.services[0].hp_slots = it.services[0].slots; }));
+  EXPECT_TRUE(is_refused([](auto& it) { it.services[0].hp_slots = Bounds::kSlotsMax; }));
+  EXPECT_TRUE(is_refused([](auto& it) {
+    it.services[0].slots = kSlotsAuto;
+    it.services[0].latency_target = Nanoseconds{1};
+  }));
+  EXPECT_TRUE(is_refused([](auto& it) {
+    it.services[0].slots = 3;
+    it.services[0].latency_target = Bounds::kLatencyTargetMax;
+  }));
   EXPECT_TRUE(is_refused([](auto& it) { it.services[0].classes = Bounds::kClassesMin - 1; }));
   EXPECT_TRUE(is_refused([](auto& it) { it.services[0].classes = Bounds::kClassesMax + 1; }));
   EXPECT_TRUE(is_refused([](auto& it) { it.limits.connections = Bounds::kConnectionsMax + 1; }));

@@ -15,7 +15,7 @@ ProtocolKind named(const char* name) {
           }};
 }
 
-// One test, because protocols are there for good.
+// One test, because protocols cannot be removed.
 TEST(Protocols, ANameIsTakenOnceAndAnUnknownOneIsToldTheNearest) {
   const auto none = find_protocol("");
   ASSERT_FALSE(none);

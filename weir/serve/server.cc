@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <exception>
 #include <map>
 #include <utility>
 
@@ -35,7 +36,7 @@ constexpr std::uint32_t kOwnFiles = 64;
 constexpr std::uint32_t kFilesOfLoop = 8;
 constexpr std::uint32_t kFilesOfGrpc = 64;               // of the lock service, and of a cluster
 constexpr Nanoseconds kAcceptPause = milliseconds{100};  // when there are no descriptors left
-constexpr int kSendBuffer = 1 << 20;                     // a batch of replies in one go
+constexpr int kSendBuffer = 1 << 20;                     // a batch of replies in one call
 
 void set_option(int socket, int level, int name, int value) {
   setsockopt(socket, level, name, &value, sizeof value);
@@ -53,18 +54,19 @@ void tune(int socket, bool is_tcp) {
   set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, 120'000);
 }
 
-// One line says why it is not io_uring, unless that was asked for. The other loops do as the first.
-Result<std::unique_ptr<host::IoLoop>> start_io(host::IoChoice choice, bool is_first) {
+Result<host::OpenedIo> start_io(host::IoChoice choice) {
   auto opened = host::open_io(choice);
-  if (!opened) {
-    Error error = opened.error();
-    if (choice == host::IoChoice::kUring) error.hint += ", or use --io auto or --io epoll";
-    return tl::unexpected(std::move(error));
-  }
-  if (!opened->why_not_uring.empty() && is_first) {
-    EventLog::say("using epoll, because io_uring is not available: " + opened->why_not_uring);
-  }
-  return std::move(opened->loop);
+  if (opened || choice != host::IoChoice::kUring) return opened;
+  Error error = opened.error();
+  error.hint += ", or use --io auto or --io epoll";
+  return tl::unexpected(std::move(error));
+}
+
+tl::unexpected<Error> cannot_start_loop(std::size_t index, Error error) {
+  if (index == 0) return tl::unexpected(std::move(error));
+  error.where = fmt::format("thread {}: {}", index, error.where);
+  error.hint += (error.hint.empty() ? "" : "; ") + std::string("or use fewer threads (--threads)");
+  return tl::unexpected(std::move(error));
 }
 
 tl::unexpected<Error> stopping() {
@@ -115,7 +117,8 @@ Result<std::unique_ptr<Server>> Server::create(ServeOptions options) {
   auto watch_wake_fd = host::make_wake_fd();
   if (!watch_wake_fd) return tl::unexpected(watch_wake_fd.error());
   if (options.threads == kThreadsAuto) {
-    options.threads = std::min(host::usable_cores(), kThreadsAutoMax);
+    options.threads =
+        options.nfs.empty() ? std::min(host::usable_cores(), kThreadsAutoMax) : std::uint32_t{1};
   }
   std::unique_ptr<Server> server(new Server(std::move(options), std::move(*signals),
                                             std::move(*watch_wake_fd), std::move(*wake_fd)));
@@ -150,12 +153,25 @@ Result<void> Server::open() {
   return {};
 }
 
+// All loops do their I/O in the same way, which `weir status` shows: if io_uring is not available
+// for one of them, all start again with epoll.
 Result<void> Server::open_loops() {
-  for (std::uint32_t i = 0; i < options_.threads; ++i) {
-    auto loop = Loop::create(context_, static_cast<std::uint8_t>(i),
-                             [choice = options_.io, i] { return start_io(choice, i == 0); });
-    if (!loop) return tl::unexpected(loop.error());
+  host::IoChoice choice = options_.io;
+  while (loops_.size() < options_.threads) {
+    std::string why_not_uring;
+    const std::size_t index = loops_.size();
+    auto loop = Loop::create(context_, static_cast<std::uint8_t>(index), [&] {
+      auto opened = start_io(choice);
+      if (opened) why_not_uring = opened->why_not_uring;
+      return opened.map([](host::OpenedIo& io) { return std::move(io.loop); });
+    });
+    if (!loop) return cannot_start_loop(index, loop.error());
     loops_.push_back(std::move(*loop));
+    if (why_not_uring.empty()) continue;
+    EventLog::say("using epoll, because io_uring is not available" +
+                  (index == 0 ? "" : fmt::format(" for thread {}", index)) + ": " + why_not_uring);
+    choice = host::IoChoice::kEpoll;
+    if (index > 0) loops_.clear();
   }
   for (const auto& loop : loops_) context_.loops.push_back(&loop->context());
   if (context_.is_shared()) context_.pool.share();
@@ -440,7 +456,7 @@ void Server::add_connection(host::Fd socket, const Listener& listener) {
       ->add({std::move(socket), *client, listener.protocol});
 }
 
-// On the thread of the watch. A server that is already stopping needs no other order.
+// On the thread of the watch. A server that is already stopping needs no further order.
 void Server::signalled(int signal) {
   (void)order([signal](const Result<Server*>& server) {
     if (!server) return;
@@ -560,7 +576,8 @@ void Server::set_guest(Guest* guest) {
   for (const auto& dispatcher : context_.dispatchers) dispatcher->set_guest(*guest);
 }
 
-// With one loop it is asked; otherwise another loop may be inside a Target that it uses.
+// With several loops the dispatcher has the time, because another loop may be inside a Target that
+// the guest uses.
 Instant Server::guest_wakes_at() const {
   if (guest_ == nullptr) return kNever;
   return context_.is_shared() ? context_.dispatchers.front()->guest_wakes_at() : guest_->wakes_at();
@@ -600,11 +617,10 @@ bool Server::run(const std::function<void()>& ready) {
   ready_ = ready;
   for (std::size_t i = 1; i < loops_.size(); ++i) loops_[i]->run();
   if (!is_held_) open_entrance();
-  while (!is_done()) {
-    loops_.front()->turn(wakes_at(), [this] { between_turns(); });
-    if (is_stopping_) shut_down_targets();
-    if (heap_trim_.is_due(context_.pool.on_heap(), now())) host::trim_heap();
-    if (now() >= accepts_again_ && !is_stopping_) accept_all();
+  try {
+    while (!is_done()) run_turn();
+  } catch (const std::exception& error) {
+    loops_.front()->die(error.what());
   }
   const auto has_some = [](const auto& loop) { return loop->has_connections(); };
   for (std::size_t i = 1; i < loops_.size(); ++i) loops_[i]->finish();
@@ -614,6 +630,13 @@ bool Server::run(const std::function<void()>& ready) {
   loops_.front()->bury();
   tell_abandoned();
   return is_empty;
+}
+
+void Server::run_turn() {
+  loops_.front()->turn(wakes_at(), [this] { between_turns(); });
+  if (is_stopping_) shut_down_targets();
+  if (heap_trim_.is_due(context_.pool.on_heap(), now())) host::trim_heap();
+  if (now() >= accepts_again_ && !is_stopping_) accept_all();
 }
 
 // On the thread of the watch.

@@ -150,8 +150,8 @@ class Server {
   void set_told_jobs(JobTable jobs);
   // Accepts clients from now on.
   void open_entrance();
-  // Limits the whole server to so many operations per second, regardless of rules; none: no
-  // such limit.
+  // Limits the whole server to this many operations per second, regardless of rules; none: no such
+  // limit.
   void set_pace(std::optional<std::uint32_t> per_second);
   // The same as SIGTERM.
   void stop();
@@ -188,6 +188,7 @@ class Server {
   [[noreturn]] void end_hung() const;
   void shut_down_targets();
   void tell_abandoned() const;
+  void run_turn();
   std::uint32_t other_files() const;
   void apply_jobs();
   bool is_done() const;

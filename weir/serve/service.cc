@@ -11,6 +11,7 @@
 
 #include "weir/adapt/allocator.h"
 #include "weir/adapt/options.h"
+#include "weir/adapt/slot_search.h"
 #include "weir/base/assert.h"
 #include "weir/base/quote.h"
 #include "weir/classify/number.h"
@@ -27,7 +28,11 @@ TraceTarget describe(const ServiceOptions& options, const std::vector<NodemapOpt
   described.name = options.name;
   described.made_at = now;
   Target::Options& target = described.options;
-  target.gate.slots = options.slots;
+  const std::uint32_t slots = options.slots.value_or(kSlotsDefault);
+  target.auto_slots = slots == kSlotsAuto;
+  target.gate.slots =
+      target.auto_slots ? std::max(SlotOptions{}.start, options.hp_slots + 1) : slots;
+  target.latency_target = options.latency_target;
   target.gate.hp_slots = options.hp_slots;
   target.gate.rules.classes_max = options.classes;
   target.jobs_max = options.classes;

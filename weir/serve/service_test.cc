@@ -68,7 +68,7 @@ TEST(Service, GroupsOfClientsTakeTurns) {
       served += decision.request().attributes.nid.low % 2 == 1 ? 'a' : 'b';
       service.target.complete(decision.request(), at(ms + 1));
     }
-    // Nobody was there when the first turn began, so it ends early, after a tenth.
+    // There were no requests when the first turn started, so it ends early, after a tenth.
     const std::string a(10, 'a'), b(10, 'b');
     EXPECT_EQ(served, "a" + a + b + a + std::string(9, 'b'));
     service.target.shutdown(at(40));
@@ -81,7 +81,7 @@ TEST(Service, GroupsOfClientsTakeTurns) {
   }
 }
 
-// Others, who are asked and answer when the test says so.
+// Other servers, which answer when the test lets them.
 struct Others final : EpochHandler {
   void next_epoch(std::int64_t, EpochBytes handed_in, EpochCallback callback, Instant) override {
     data = std::move(handed_in);
@@ -114,7 +114,7 @@ TEST(Service, AServiceInAClusterIsInStepThoughItHasNothingToDo) {
   EXPECT_TRUE(service.groups->epochs().is_over());
 }
 
-// --classes bounds what is remembered of jobs, too.
+// --classes also bounds the records of jobs.
 TEST(Service, RecordsOfLendingAreKeptForAsManyJobsAsThereAreClasses) {
   ServiceOptions options;
   options.classes = 16;

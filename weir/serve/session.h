@@ -28,7 +28,7 @@
 // Gateways. The session of a protocol that forwards requests to another server (is_gateway of its
 // ProtocolKind) calls SessionPort::connect() in greet() and answers nothing itself: it appends
 // bytes to to_server() when a request is performed, gets those of the server by from_server(), and
-// appends what is for the client to to_client(). SessionPort::answer() with is_forwarded then ends
+// appends bytes for the client to to_client(). SessionPort::answer() with is_forwarded then ends
 // the request. Bytes that it holds beyond kHeldFree are charged with SessionPort::hold(); if that
 // fails, next() returns kNoRoom and is called again with the same bytes when there may be room.
 //
@@ -61,8 +61,10 @@ namespace weir::serve {
 
 // The result of a request in the store.
 struct IoResult {
-  int error = 0;          // an errno value
-  std::string_view text;  // of the error; a string constant
+  int error = 0;               // an errno value
+  std::string_view text = {};  // of the error; a string constant
+  // All of the data of a read is zeroes, and none of it is sent. Only if the request takes it.
+  bool is_hole = false;
 };
 
 // The result of a request that the session performed. Its reply is the request's header and the
@@ -73,9 +75,11 @@ struct OwnResult {
   // The bytes it actually moved: the difference from what it was charged is settled. None:
   // no difference.
   std::optional<Bytes> moved = std::nullopt;
+  // The number of operations that it amounted to; it was charged for one. Never 0.
+  std::uint32_t operations = 1;
   // How long it occupied the loop, in microseconds: a turn starts none after kEffortOfTurn.
   std::uint32_t effort = 1;
-  // Its reply was made by another server and is in to_client(): nothing else is sent.
+  // Its reply was created by another server and is in to_client(): nothing else is sent.
   bool is_forwarded = false;
 };
 
@@ -107,20 +111,20 @@ class SessionPort {
 
   // ---- for gateways ----
 
-  // Part of what is reserved for a connection: a session may hold as much in each direction
-  // without a charge.
+  // Part of the reservation of a connection: a session may hold this much in each direction without
+  // a charge.
   static constexpr std::size_t kHeldFree = std::size_t{32} << 10;
 
   // Connects to the server; Session::server_ended() is called if that fails. Once, in greet().
   virtual void connect(const ServerAddress& /*server*/) {}
   // There are bytes in to_client() or to_server(), or from_server() may be called again.
   virtual void transfer() {}
-  // Charges so much memory to the connection. False: there is none.
+  // Charges this much memory to the connection. False: there is not enough.
   virtual bool hold(std::size_t /*bytes*/) { return true; }
   virtual void release(std::size_t /*bytes*/) {}
   // The time of this turn.
   virtual Instant now() const { return {}; }
-  // Calls Session::wake() then, once; kNever: not any more.
+  // Calls Session::wake() at that time, once; kNever: cancels the call.
   virtual void wake_at(Instant /*when*/) {}
   // Writes a line about this client to the log.
   virtual void note(std::string_view /*text*/) {}
@@ -182,7 +186,7 @@ class Session {
   // Whether all that was forwarded is answered.
   virtual bool is_settled() const { return true; }
   virtual void wake() {}
-  // The connection has closed: nothing is sent any more, and nothing held.
+  // The connection has closed: nothing more is sent, and no memory is held.
   virtual void closed() {}
 };
 

@@ -25,7 +25,7 @@ class Shaper {
  public:
   explicit Shaper(const Shape& shape) : shape_(shape) {}
 
-  // When an operation of so many bytes that arrives now is done.
+  // When an operation of this many bytes that arrives now is done.
   Instant done_at(Bytes bytes, Instant now);
   // Earlier results stay valid; later operations use the new speed.
   void reshape(const Shape& shape, Instant now);

@@ -24,7 +24,7 @@ TEST(Shaper, OperationsComeOneAfterTheOtherAndLatencyOverlaps) {
   EXPECT_EQ(shaper.done_at(Bytes{4096}, kStart), kStart + microseconds{1500});
   EXPECT_EQ(shaper.done_at(Bytes{4096}, kStart), kStart + microseconds{2000});
   EXPECT_EQ(shaper.done_at(Bytes{4096}, kStart), kStart + microseconds{2500});
-  // What was not used is gone.
+  // Unused time is lost.
   EXPECT_EQ(shaper.done_at(Bytes{4096}, kStart + seconds{1}),
             kStart + seconds{1} + microseconds{1500});
 }

@@ -66,7 +66,7 @@ struct StoreOperation {
 
   StoreCommand command = StoreCommand::kRead;
   std::uint8_t flags = 0;
-  std::uint32_t length = 0;
+  std::uint64_t length = 0;
   std::uint64_t offset = 0;
   std::span<std::byte> buffer;      // of a write: its payload; of a read: its destination
   std::span<const std::byte> data;  // of a completed read: its data
@@ -78,7 +78,7 @@ struct StoreOperation {
   // For the store.
   host::Operation io;
   void* store = nullptr;
-  std::uint32_t moved = 0;  // bytes read or written so far
+  std::uint64_t moved = 0;  // bytes read or written so far
   std::uint8_t step = 0;
   bool is_punched = false;   // of zeroes: everything except the edges is done
   std::uint64_t ticket = 0;  // see sync_queue.h

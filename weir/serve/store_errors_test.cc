@@ -22,7 +22,7 @@ TEST(SyncErrors, EverySessionIsToldOnce) {
 
 TEST(SyncErrors, ASessionThatBeginsLaterIsToldOnlyWhatNobodyWasTold) {
   SyncErrors errors;
-  errors.failed(EIO);  // and the session that met it has gone
+  errors.failed(EIO);  // and the session that got the error has ended
   SyncErrors::Mark late = errors.begin();
   EXPECT_EQ(errors.tell(late), EIO);
   SyncErrors::Mark later = errors.begin();

@@ -14,7 +14,7 @@ constexpr Nanoseconds kAfter = StoreWatch::kHungAfter;
 
 Instant at(std::int64_t ms) { return Instant{} + milliseconds{ms}; }
 
-// The links of operations must be free when they end.
+// Operations must not be linked when they are destroyed.
 void finish_all(StoreWatch& watch, std::initializer_list<StoreOperation*> operations) {
   for (StoreOperation* const one : operations) watch.finished(*one, at(1'000'000));
 }
@@ -62,7 +62,7 @@ TEST(StoreWatch, WhatAHungStoreWorksOnIsGivenUpAndTheRestIsKept) {
   EXPECT_EQ(watch.silence(at(2000)), milliseconds{2000})
       << "what was tried is not what it finished";
 
-  watch.finished(c, at(2001));  // only a part of it hangs
+  watch.finished(c, at(2001));  // only part of the store hangs
   EXPECT_FALSE(watch.is_hung());
   EXPECT_EQ(watch.resume(), &d);
   EXPECT_EQ(watch.resume(), nullptr);
@@ -79,7 +79,7 @@ TEST(StoreWatch, WhatWasKeptGoesOnWithAsManyAsThereAreSlots) {
   ASSERT_EQ(watch.give_up(), &first);
   std::array<StoreOperation, 5> kept;
   for (StoreOperation& one : kept) watch.keep(one);
-  watch.drop(kept[1]);  // its client has gone
+  watch.drop(kept[1]);  // its client has disconnected
   watch.finished(first, at(5000));
   ASSERT_EQ(watch.resume(), &kept[0]);
   watch.started(kept[0], at(5000));

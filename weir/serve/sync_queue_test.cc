@@ -23,7 +23,7 @@ TEST(SyncQueue, ASyncIsHeldUntilThoseUnderWayWithItHaveEnded) {
   queue.end(b);
   ASSERT_TRUE(queue.holds(b));
   EXPECT_EQ(queue.release(), nullptr) << "a may fail yet";
-  queue.begin(c);  // began after b had ended: it cannot have taken an error of b's
+  queue.begin(c);  // started after b had ended: it cannot have got the error of b
   queue.end(a);
   EXPECT_TRUE(queue.holds(a)) << "c is under way";
   EXPECT_EQ(queue.release(), &b);

@@ -21,7 +21,7 @@
 namespace weir::serve {
 namespace {
 
-// A request that comes, runs and ends.
+// A request that arrives, runs and ends.
 void pass(Target& target, Instant now) {
   Request request;
   target.admit(request, Head::kRegular, now);
@@ -115,7 +115,7 @@ TEST_F(TraceFileTest, ADiskThatIsFullEndsTheTraceAndNothingElse) {
   EXPECT_EQ((*file)->wakes_at(), kNever);
 }
 
-// A pipe that nobody reads is the slowest of files.
+// A pipe that is not read is the slowest possible file.
 TEST_F(TraceFileTest, AFileThatCannotKeepUpEndsTheTraceEarly) {
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
   const host::Fd end(open(path.c_str(), O_RDWR | O_CLOEXEC));

@@ -19,8 +19,7 @@ void set_option(int socket, int level, int name, int value) {
   setsockopt(socket, level, name, &value, sizeof value);
 }
 
-// A server that is not there is noticed after 3 attempts, about 7 s; one that has failed within two
-// minutes.
+// An unreachable server is detected after 3 attempts, about 7 s; a failed one within two minutes.
 void tune(int socket) {
   set_option(socket, IPPROTO_TCP, TCP_SYNCNT, 2);
   set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);

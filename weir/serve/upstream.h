@@ -8,8 +8,8 @@
 //   upstream.receive()                  asks for more bytes; one received() or ended() follows
 //   upstream.close()                    with a reset, so that its port can be used again at once
 //
-// The owner is told that the connection has ended at most once, and not after close(). It must live
-// until is_over(): the kernel may still use the memory of this object and of `out`. One thread.
+// ended() is called at most once, and not after close(). It must live until is_over(): the kernel
+// may still use the memory of this object and of `out`. One thread.
 #pragma once
 
 #include <cstddef>
@@ -82,7 +82,7 @@ class Upstream {
   ByteQueue& out_;
   host::Fd socket_;
   State state_ = State::kConnecting;
-  bool is_told_ = false;  // that it has ended
+  bool is_told_ = false;  // ended() was called
   std::string server_;
   Io receive_;
   Io send_;  // also: until it is connected

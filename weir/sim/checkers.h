@@ -112,6 +112,8 @@ class Checkers {
   }
   void dispatch(std::size_t job, std::size_t lane, std::uint64_t number, Tokens cost, Instant now);
   void complete(Instant now);
+  // Another number of slots; requests beyond it finish.
+  void set_slots(std::uint32_t slots) { slots_ = slots; }
   // The target has nothing to run; ran_after_all: it ran something when asked again.
   void rest(bool ran_after_all, Instant now);
   void period(const PeriodReport& report);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every checker is shown to bite: what must hold is broken, and it is found.
+// Shows that every checker works: each invariant is violated, and the violation is found.
 #include "weir/sim/checkers.h"
 
 #include <vector>
@@ -30,7 +30,7 @@ class Watched {
   void dispatch(std::uint64_t number, std::int64_t ms = 0) {
     checkers.dispatch(0, 0, number, Tokens{1}, at_ms(ms));
   }
-  // Of the last finding.
+  // The text of the last finding.
   std::string last() const { return findings.kept().empty() ? "" : findings.kept().back(); }
 
   Findings findings;
@@ -174,7 +174,7 @@ TEST(Findings, KeepTheFirstAndCountTheRest) {
   EXPECT_EQ(findings.kept().front(), "0.000000 s: x");
 }
 
-// Every window, looked at one by one.
+// Checks every window one by one.
 bool holds_everywhere(const std::vector<std::pair<std::int64_t, std::uint64_t>>& served,
                       std::uint64_t rate, std::uint64_t depth) {
   for (std::size_t from = 0; from < served.size(); ++from) {

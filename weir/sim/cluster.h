@@ -55,7 +55,7 @@ class ServerLoad {
   // In kMilli, since the last call.
   virtual std::int64_t demand(Instant now) = 0;
   virtual void set_slice(std::int64_t slice, Instant now) = 0;
-  // Does what is due, and returns the time of the next call.
+  // Performs due actions, and returns the time of the next call.
   virtual Instant run(Instant now) = 0;
 };
 

@@ -23,7 +23,7 @@ TEST(ClusterLimit, HoldsOnTenServersWhileTheHotSpotMoves) {
   }
 }
 
-// The checks bite: what does not move cannot be used, and what is everywhere multiplies.
+// The checks work: fixed slices waste capacity, and the whole limit on each server multiplies.
 TEST(ClusterLimit, FixedSlicesLoseWhatTheHotSpotCannotUse) {
   const ClusterLimitOutcome result =
       run_cluster_limit({.length = seconds{8}}, Contender::kFixed, 1);

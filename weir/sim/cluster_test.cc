@@ -60,7 +60,7 @@ TEST(Cluster, RoughSeedsFindNothing) {
     all.leaders += result.leaders;
     all.forgotten += result.forgotten;
   }
-  // Green says little unless it was rough.
+  // Passing means little unless there were many faults.
   EXPECT_GT(all.crashes, count / 2);
   EXPECT_GT(all.partitions, count / 4);
   EXPECT_GT(all.stops, count / 2);
@@ -69,7 +69,7 @@ TEST(Cluster, RoughSeedsFindNothing) {
   EXPECT_GT(all.forgotten, count / 4);
 }
 
-// Of servers that are dead for good nothing is left, whoever leads by then.
+// Nothing remains of servers that are permanently dead, whichever server leads then.
 TEST(Cluster, WhoIsDeadAndForgottenIsNotCounted) {
   std::uint64_t forgotten = 0;
   std::uint64_t leaders = 0;
@@ -86,12 +86,12 @@ TEST(Cluster, WhoIsDeadAndForgottenIsNotCounted) {
   EXPECT_GT(leaders, 7U);
 }
 
-// What was found once stays found.
+// Seeds that failed once are tested again.
 TEST(Cluster, SeedsThatFailedOnceFindNothing) {
   for (const std::uint64_t seed : std::initializer_list<std::uint64_t>{
            126, 263, 321, 677, 706, 731, 992, 1149, 2010, 2056, 3126}) {
     ClusterOptions options = rough_cluster(seed);
-    options.faults.death_every = Nanoseconds{0};  // there was none then
+    options.faults.death_every = Nanoseconds{0};  // did not exist when the seeds were found
     const ClusterResult result = run_cluster(options);
     EXPECT_EQ(result.findings, 0U) << "seed " << seed << "\n" << told(result);
   }
@@ -106,7 +106,7 @@ TEST(Cluster, AThousandServers) {
   EXPECT_GT(result.epochs, 10'000U);
 }
 
-// ---- every checker bites: on servers that are built wrongly ----
+// ---- every checker works: on servers with a defect ----
 
 std::uint64_t findings_with(const ClusterParts& parts, std::string_view expected) {
   std::uint64_t found = 0;

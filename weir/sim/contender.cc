@@ -14,8 +14,11 @@
 namespace weir::sim {
 namespace {
 
-constexpr std::array<std::string_view, kContenders.size() + kClusterContenders.size()> kNames = {
-    "none", "static", "adaptbf", "weir", "wfq", "slices", "fixed", "each"};
+constexpr std::array<std::string_view,
+                     kContenders.size() + kRivals.size() + kClusterContenders.size()>
+    kNames = {"none",       "static",     "adaptbf",    "weir",  "wfq",
+              "mclock",     "sfq-d",      "sfq-d-auto", "gift",  "themis",
+              "io-latency", "lustre-tbf", "slices",     "fixed", "each"};
 // Depth of the fixed rates, in requests.
 constexpr std::uint64_t kStaticDepth = 3;
 
@@ -62,13 +65,9 @@ std::string_view contender_name(Contender contender) {
 }
 
 std::optional<Contender> contender_by(std::string_view name) {
-  for (const Contender contender : kContenders) {
-    if (contender_name(contender) == name) return contender;
-  }
-  for (const Contender contender : kClusterContenders) {
-    if (contender_name(contender) == name) return contender;
-  }
-  return std::nullopt;
+  const auto found = std::find(kNames.begin(), kNames.end(), name);
+  if (found == kNames.end()) return std::nullopt;
+  return static_cast<Contender>(found - kNames.begin());
 }
 
 Nanoseconds own_period(Contender contender) {
@@ -83,8 +82,15 @@ Result<Stage> make_stage(Contender contender, const Scenario& scenario, const Ta
                 "policy '" + std::string(contender_name(contender)) + "'",
                 "requires one limit on many servers", "use it with the scenario cluster-limit");
   }
+  if (is_rival(contender)) {
+    return fail(std::errc::invalid_argument,
+                "policy '" + std::string(contender_name(contender)) + "'", "is not one of Weir's",
+                "use it with weir sim or weir sim compare");
+  }
   Target::Options options;
   options.gate.slots = spec.store.slots;
+  options.auto_slots = spec.auto_slots;
+  options.latency_target = spec.latency_target;
   options.gate.rules.classes_max = kJobsMax + 1;
   options.cost = spec.cost;
   Bounds bounds;

@@ -8,9 +8,11 @@
 //   adaptbf   the controller as published
 //   weir      Weir's controller
 //   wfq       fair queueing by nodes, without tokens: the upper bound for comparison
+//   mclock, sfq-d, sfq-d-auto, gift, themis, io-latency, lustre-tbf
+//             schedulers of others, instead of a Target; see rival.h
 //   slices, fixed, each   of a limit on many servers; see cluster_limit.h
 //
-// make_target() returns a Target with the nodes of every job and its rules. The properties of a
+// make_stage() creates a Target with the nodes of every job and its rules. The properties of a
 // policy that checkers need (the limits of jobs, and whether a slot may idle) are here too.
 #pragma once
 
@@ -36,12 +38,26 @@ enum class Contender : std::uint8_t {
   kAdaptbf,
   kWeir,
   kWfq,
+  kMclock,
+  kSfqD,
+  kSfqDAuto,
+  kGift,
+  kThemis,
+  kIoLatency,
+  kLustreTbf,
   kSlices,
   kFixed,
   kEach
 };
 inline constexpr std::array kContenders = {Contender::kNone, Contender::kStatic,
                                            Contender::kAdaptbf, Contender::kWeir, Contender::kWfq};
+// Schedulers of others; see rival.h.
+inline constexpr std::array kRivals = {
+    Contender::kMclock, Contender::kSfqD,      Contender::kSfqDAuto, Contender::kGift,
+    Contender::kThemis, Contender::kIoLatency, Contender::kLustreTbf};
+constexpr bool is_rival(Contender contender) {
+  return contender >= Contender::kMclock && contender <= Contender::kLustreTbf;
+}
 // Of a limit on many servers; see cluster_limit.h.
 inline constexpr std::array kClusterContenders = {Contender::kSlices, Contender::kFixed,
                                                   Contender::kEach};
@@ -82,7 +98,7 @@ struct Stage {
   Bounds bounds;
 };
 
-// EINVAL if the policy cannot express the scenario.
+// EINVAL if the policy cannot express the scenario, or is a rival.
 Result<Stage> make_stage(Contender contender, const Scenario& scenario, const TargetSpec& spec,
                          std::optional<Nanoseconds> period, Instant now);
 

@@ -258,7 +258,7 @@ class World {
     push({.at = at, .kind = Event::Kind::kWake, .server = index});
   }
 
-  // ---- what is watched ----
+  // ---- checks ----
 
   void watch_preferences() {
     bool differ = false;

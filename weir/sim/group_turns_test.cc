@@ -21,7 +21,7 @@ GroupTurnsSpec spec_of(GroupMode mode, std::uint64_t seed = 1) {
   return spec;
 }
 
-// Starts reach the servers within what two messages may differ by.
+// Starts reach the servers within the largest difference between two message delays.
 TEST(GroupTurns, AllServersPreferTheSameGroupButForTheRaggedness) {
   for (const std::uint64_t seed : {1U, 2U, 3U}) {
     const GroupTurnsResult result = run_group_turns(spec_of(GroupMode::kTogether, seed));
@@ -33,7 +33,7 @@ TEST(GroupTurns, AllServersPreferTheSameGroupButForTheRaggedness) {
   }
 }
 
-// The check bites where servers take turns by themselves.
+// The check works: it fails if servers take turns independently.
 TEST(GroupTurns, ServersThatTakeTurnsByThemselvesDoNotAgree) {
   const GroupTurnsResult result = run_group_turns(spec_of(GroupMode::kApart));
   EXPECT_GT(result.ragged_max, milliseconds{5});
@@ -54,7 +54,7 @@ TEST(GroupTurns, WithAQuietPhaseNothingOfOneEpochRunsIntoTheNext) {
   EXPECT_EQ(result.crossing_findings, 0U);
   EXPECT_EQ(result.idle_findings, 0U);
   EXPECT_GT(result.epochs, 80U);
-  // Servers that take turns by themselves are quiet one by one, and the check says so.
+  // Servers that take turns independently are quiet at different times, and the check detects it.
   spec.mode = GroupMode::kApart;
   EXPECT_GT(run_group_turns(spec).crossing_findings, 0U);
 }

@@ -21,8 +21,8 @@ LockScenario small() {
   return scenario;
 }
 
-// Everybody wants the same few locks for themselves, and the server dies twice. Some clients come
-// back late, and two lose touch without knowing.
+// All clients take the same few locks exclusively, and the server crashes twice. Some clients
+// reconnect late, and two lose their connection without notice.
 LockScenario crashes() {
   LockScenario scenario = small();
   scenario.rate = 20;

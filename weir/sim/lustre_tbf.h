@@ -47,6 +47,7 @@ struct Rpc {
   std::uint64_t bytes = 4096;
   bool is_read = true;
   bool is_high = false;  // high priority
+  Instant released{};    // when its process had it to send; for the owner
   Instant arrived{};
 };
 

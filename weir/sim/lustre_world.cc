@@ -2,6 +2,7 @@
 #include "weir/sim/lustre_world.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <string>
 #include <utility>
@@ -14,12 +15,19 @@
 namespace weir::sim {
 namespace {
 
+// Requests that a process had to send from a moment on.
+struct Released {
+  Instant at;
+  std::uint64_t count = 0;
+};
+
 struct Process {
   const ProcessSpec* spec = nullptr;
   std::uint32_t job = 0;
   std::uint32_t cpt = 0;
   std::uint32_t outstanding = 0;
   std::uint64_t backlog = 0;
+  std::deque<Released> bursts;  // of which the backlog consists
   Rng rng{0};
 };
 
@@ -100,7 +108,7 @@ class LustreWorld {
         added.rng = rng.split(std::to_string(number++));
         const Nanoseconds phase{
             process.kind == Kind::kThink ? added.rng.between(0, process.think.count()) : 0};
-        wakes_.emplace(Instant{process.start + phase}, processes_.size() - 1);
+        wakes_.emplace(Instant{process.start + process.stagger * i + phase}, processes_.size() - 1);
       }
     }
   }
@@ -111,6 +119,7 @@ class LustreWorld {
     if (spec.kind == Kind::kContinuous) process.backlog = spec.requests;
     if (spec.kind == Kind::kBurst) {
       process.backlog += spec.requests;
+      process.bursts.push_back({now_, spec.requests});
       wakes_.emplace(now_ + spec.every, index);
     }
     if (spec.kind == Kind::kThink) {
@@ -128,6 +137,7 @@ class LustreWorld {
       Rpc rpc;
       rpc.job = JobId(outcome_.jobs[process.job].name);
       rpc.tag = index;
+      rpc.released = release(process, now);
       rpc.cpt = process.cpt;
       rpc.bytes = process.spec->sizes.front().size.count();
       rpc.is_read = process.spec->reads_percent == 100 ||
@@ -135,6 +145,14 @@ class LustreWorld {
       ++outcome_.jobs[process.job].arrived;
       server_.arrive(rpc, now);
     }
+  }
+
+  // When the next request of the process was released.
+  static Instant release(Process& process, Instant now) {
+    if (process.bursts.empty()) return now;
+    const Instant at = process.bursts.front().at;
+    if (--process.bursts.front().count == 0) process.bursts.pop_front();
+    return at;
   }
 
   void complete(const Rpc& rpc, Instant started, Instant now) {

@@ -52,6 +52,19 @@ struct TargetOutcome {
   std::uint64_t served = 0;
   std::uint64_t cost = 0;
   double utilisation = 0;
+  std::uint32_t slots = 0;   // at the end
+  Quantiles in_device = {};  // times from dispatch to completion; see RunOptions::measure_from
+};
+
+// What comparisons need of a job in addition; see measures.h.
+struct JobMeasured {
+  std::uint64_t windows = 0;  // in which it was backlogged beside other jobs
+  double shortfall_mean = 0;  // of its entitlement in those windows, as a fraction
+  double shortfall_worst = 0;
+  Nanoseconds starved{0};                   // longest time without a dispatch while requests waited
+  double lent = 0;                          // cost, before it became backlogged permanently
+  double repaid = 0;                        // cost beyond its entitlement afterwards, at most
+  std::optional<Nanoseconds> repaid_after;  // half of what it lent
 };
 
 // The report of a period, and its target.
@@ -73,7 +86,8 @@ struct Outcome {
   std::vector<JobOutcome> jobs;
   std::vector<TargetOutcome> targets;
   std::vector<PeriodRow> periods;
-  std::uint64_t events = 0;  // number of events taken from the heap
+  std::vector<JobMeasured> measured;  // by job; empty unless RunOptions::measures
+  std::uint64_t events = 0;           // number of events taken from the heap
   std::uint64_t findings = 0;
   std::vector<std::string> first_findings;
 };

@@ -28,14 +28,18 @@ TraceReader::Source source_of(const std::string& bytes) {
   };
 }
 
-// A server with three targets, one of them with groups of clients and in a cluster, under clients
-// that come, go, change rules and switch policies, all by chance. What it did is in `bytes`.
+// A server with three targets, one of them with groups of clients and in a cluster, with clients
+// that connect, disconnect, change rules and switch policies at random. Its trace is in `bytes`.
 class Server {
  public:
   static constexpr const char* kWide = "start wide jobid={job*} rate=2000 scope=cluster";
 
   explicit Server(std::uint64_t seed, bool ends = true) : rng_(seed), ends_(ends) {
-    add("ost_io", {.controller = ControllerOptions{}, .estimate_capacity = true});
+    add("ost_io", {.gate = {.slots = 4},
+                   .auto_slots = true,
+                   .latency_target = std::chrono::milliseconds{2},
+                   .controller = ControllerOptions{},
+                   .estimate_capacity = true});
     add("other", {.gate = {.slots = 4, .hp_slots = 1},
                   .controller = ControllerOptions{},
                   .capacity = Rate::per_second(3000),
@@ -57,7 +61,7 @@ class Server {
 
   void run(int turns) {
     for (int i = 0; i < turns; ++i) turn();
-    // What exempt requests owe of a limit without a slice would take hours.
+    // The debt of exempt requests to a limit without a slice would take hours to repay.
     const ClassSlice slice[] = {{.rule = "wide",
                                  .key = std::nullopt,
                                  .slice = {.ops = Rate::per_second(900), .bytes = std::nullopt}}};
@@ -115,7 +119,7 @@ class Server {
     }
     ask();
   }
-  // One that is free.
+  // An unused request.
   Request& make() {
     if (free_.empty()) free_.push_back(&requests_.emplace_back());
     Request& request = *free_.back();
@@ -160,6 +164,10 @@ class Server {
         case 2:
           target.complete(*one.request, now_, weir::Outcome::done(Bytes{draw(1 << 17)}));
           break;
+        case 3:
+          target.complete(*one.request, now_,
+                          {.operations = static_cast<std::uint32_t>(draw(9)) + 1});
+          break;
         default:
           target.complete(*one.request, now_);
       }
@@ -198,7 +206,7 @@ class Server {
         (void)write_nrs_tbf_rule(target, "start " + job, now_);  // refused
         break;
       case 4:
-        (void)side.target->set_nodes(JobId(job), draw(5), now_);  // 0 forgets
+        (void)side.target->set_nodes(JobId(job), draw(5), now_);  // 0 removes the setting
         break;
       case 5:
         side.target->replay_capacity(Rate::per_second(1000 + draw(4000)), std::nullopt, now_);
@@ -217,7 +225,7 @@ class Server {
         (void)write_nrs_policies(target, "tbf jobid", {});
     }
   }
-  // What the other servers of a cluster make it do.
+  // Commands that result from the other servers of a cluster.
   void act_together(Target& target) {
     switch (draw(4)) {
       case 0:
@@ -281,12 +289,12 @@ TEST(Replay, RepeatsEveryDecisionWhateverHappened) {
     EXPECT_GT(report.charged, 50U);
     EXPECT_GT(report.periods, 50U);
     EXPECT_EQ(report.admitted, report.completed + report.withdrawn);
-    // The bound of the layout's promise: 14 bytes for a request, and what is not a request.
+    // The documented bound: 14 bytes for a request, plus records that are not requests.
     EXPECT_LT(server.bytes().size(), 40 * report.admitted);
   }
 }
 
-// Blocks with what a forger would do: other records under a right checksum.
+// Changes blocks as a forger would: other records with a correct checksum.
 std::string sealed(std::string bytes) {
   std::size_t at = kTraceMagic.size() + 1;
   std::uint64_t sum = 0;
@@ -307,7 +315,7 @@ TEST(Replay, FindsADecisionThatWasTamperedWith) {
   server.run(60);
   const std::string& good = server.bytes();
   ASSERT_EQ(sealed(good), good);
-  // An idle becomes a wait, or a wait another wait: somewhere behind the head.
+  // Changes an idle into a wait, or a wait into another wait, after the header.
   std::uint64_t found = 0;
   for (std::size_t at = good.size() / 2; at < good.size() - 40; at += 11) {
     std::string bad = good;
@@ -318,7 +326,7 @@ TEST(Replay, FindsADecisionThatWasTamperedWith) {
         report.difference.find("repeated: ") != std::string::npos) {
       ++found;
     }
-    // A byte of a job's name or of a size may be changed without a decision being another.
+    // A changed byte of a job name or a size need not change a decision.
     if (!report.is_identical()) {
       EXPECT_NE(report.difference.find("call "), std::string::npos);
     }

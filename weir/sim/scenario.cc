@@ -28,6 +28,20 @@ bool is_name(std::string_view name) {
              "_-.") == std::string_view::npos;
 }
 
+Result<void> check_device(const StoreSpec& store, std::string_view where) {
+  if (store.stall_for < Nanoseconds{0} || store.stall_for > store.stall_every / 2) {
+    return refuse(where, "stalls for more than half of the time",
+                  "give a stall_every of at least twice stall_for");
+  }
+  if ((store.clump > 0) != (store.clump_every > Nanoseconds{0})) {
+    return refuse(where, "has only one of clump and clump_every", "give both, or neither");
+  }
+  if (store.seek > Nanoseconds{0} && store.seek_depth == 0) {
+    return refuse(where, "has a seek_depth of 0", "give at least 1");
+  }
+  return {};
+}
+
 Result<void> check_target(const TargetSpec& target) {
   const std::string where = "target " + quote(target.name);
   if (!is_name(target.name))
@@ -36,8 +50,13 @@ Result<void> check_target(const TargetSpec& target) {
   if (target.store.slots > kWindowMax) {
     return refuse(where, fmt::format("has more than {} slots", kWindowMax));
   }
+  if (target.latency_target && !target.auto_slots) {
+    return refuse(where, "has a latency target and a fixed number of slots",
+                  "use slots = 'auto', or remove latency_target");
+  }
+  if (auto checked = check_device(target.store, where); !checked) return checked;
   if (target.store.service.base <= Nanoseconds{0} &&
-      target.store.service.per_mib <= Nanoseconds{0}) {
+      target.store.service.per_mib <= Nanoseconds{0} && target.store.seek <= Nanoseconds{0}) {
     return refuse(where, "has a service time of 0",
                   "give service or per_mib, such as service = '16ms'");
   }
@@ -45,6 +64,10 @@ Result<void> check_target(const TargetSpec& target) {
     if (disturbance.length <= Nanoseconds{0}) return refuse(where, "has a disturbance of length 0");
     if (disturbance.percent == 0) {
       return refuse(where, "has a factor of 0", "give a factor above 0, or a stall");
+    }
+    if (disturbance.percent == Disturbance::kChannels &&
+        (disturbance.channels == 0 || target.store.channels == 0)) {
+      return refuse(where, "changes to or from 0 channels", "give channels above 0 for both");
     }
   }
   return {};

@@ -40,8 +40,10 @@ inline constexpr Nanoseconds kLengthMax = std::chrono::hours{24 * 30};
 struct TargetSpec {
   std::string name = "target";
   Rate capacity = Rate::per_second(1000);  // T, in units of cost
-  bool estimate = false;  // policies that can estimate the capacity are not told it
+  bool estimate = false;                   // policies that can estimate the capacity must do so
   Cost cost;
+  bool auto_slots = false;  // the target searches for the number of slots, from store.slots on
+  std::optional<Nanoseconds> latency_target;
   StoreSpec store;
 };
 
@@ -63,6 +65,7 @@ struct ProcessSpec {
   std::uint32_t count = 1;  // number of such processes
   std::uint32_t window = 8;
   Nanoseconds start{0};
+  Nanoseconds stagger{0};  // between the starts of two of these processes
   std::uint64_t requests = kEndless;
   std::uint64_t requests_min = 1;
   Nanoseconds every{0};

@@ -20,7 +20,7 @@ Scenario sample() {
   return scenario;
 }
 
-// What check() says after a change to a sound scenario.
+// The error of check() after a change to a valid scenario.
 std::string refused(const std::function<void(Scenario&)>& change) {
   Scenario scenario = sample();
   change(scenario);

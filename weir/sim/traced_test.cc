@@ -14,7 +14,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Two jobs; `a` is served ten times, 2 ms after it came and for 3 ms, `b` once.
+// Two jobs; `a` is served ten times, 2 ms after each arrival and for 3 ms, `b` once.
 std::string traced_run() {
   std::string bytes;
   TraceWriter writer({"test", 0}, [&](std::string block) { bytes += block; });
@@ -22,7 +22,7 @@ std::string traced_run() {
   const TraceTarget described{"ost_io", {}, {}, now};
   Target target(described.options, now);
   target.record(&writer.add_target(described));
-  now += seconds{7};  // nobody has come yet: not a part of the run
+  now += seconds{7};  // before the first request: not part of the run
   const auto serve = [&](const std::string& job) {
     Request request;
     request.attributes.job = JobId(job);

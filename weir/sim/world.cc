@@ -15,6 +15,8 @@
 #include "weir/base/rng.h"
 #include "weir/classify/opcode.h"
 #include "weir/sim/checkers.h"
+#include "weir/sim/measures.h"
+#include "weir/sim/rival.h"
 #include "weir/sim/store.h"
 
 namespace weir::sim {
@@ -50,6 +52,7 @@ struct Flight final : Request, Source {
   std::uint64_t number = 0;  // in its lane
   std::uint64_t cost = 0;
   Instant arrived;
+  Instant dispatched;
 };
 
 struct Process final : Source {
@@ -84,17 +87,40 @@ struct JobState {
   Instant last_completion;
 };
 
+// A Target, or another scheduler in its place.
+struct Scheduler {
+  std::unique_ptr<Target> target;
+  std::unique_ptr<Rival> rival;
+  Bounds bounds;
+
+  void admit(Request& request, std::uint32_t job, Instant now) {
+    target ? target->admit(request, Head::kRegular, now) : rival->admit(request, job, now);
+  }
+  Decision next(Instant now) { return target ? target->next(now) : rival->next(now); }
+  void complete(Request& request, Instant now) {
+    target ? void(target->complete(request, now)) : rival->complete(request, now);
+  }
+  // Removes a request that is queued, whatever the limits; nullptr if there is none.
+  Request* drain(Instant now) {
+    if (rival) return rival->take_any();
+    const Decision decision = target->next(now);
+    if (decision.kind() != Decision::Kind::kRun) return nullptr;
+    target->complete(decision.request(), now);
+    return &decision.request();
+  }
+};
+
 struct Device {
-  Device(Stage&& staged, const TargetSpec& spec, Rng rng, std::uint32_t index)
-      : target(std::move(staged.target)),
-        bounds(std::move(staged.bounds)),
+  Device(Scheduler&& of, const TargetSpec& spec, Rng rng, std::uint32_t index)
+      : scheduler(std::move(of)),
+        searches_slots(spec.auto_slots && scheduler.target != nullptr),
         store(spec.store, rng),
         cost(spec.cost),
         timer(index),
         retry(index) {}
 
-  std::unique_ptr<Target> target;
-  Bounds bounds;
+  Scheduler scheduler;
+  bool searches_slots;
   Store store;
   Cost cost;
   Timer timer;
@@ -120,13 +146,13 @@ class World {
   }
 
   Result<void> prepare() {
+    auto schedulers = make_schedulers();
+    if (!schedulers) return tl::unexpected(schedulers.error());
     for (std::size_t i = 0; i < scenario_.targets.size(); ++i) {
       const TargetSpec& spec = scenario_.targets[i];
-      auto stage = make_stage(outcome_.contender, scenario_, spec, options_.period, now_);
-      if (!stage) return tl::unexpected(stage.error());
       const Rng rng = rng_.split("store").split(spec.name);
-      devices_.emplace_back(std::move(*stage), spec, rng, static_cast<std::uint32_t>(i));
-      outcome_.targets.push_back({spec.name, 0, 0, 0});
+      devices_.emplace_back(std::move((*schedulers)[i]), spec, rng, static_cast<std::uint32_t>(i));
+      outcome_.targets.push_back({.name = spec.name});
     }
     for (const JobSpec& job : scenario_.jobs) add_job(job);
     if (!scenario_.trace.empty()) {
@@ -139,6 +165,7 @@ class World {
       events_.push(step_, Instant{scenario_.faults.steps.front().at});
     }
     mark_contention();
+    if (options_.measures) measures_ = std::make_unique<Measures>(scenario_);
     return {};
   }
 
@@ -154,6 +181,27 @@ class World {
   using Kind = ProcessSpec::Kind;
 
   // ---- before ----
+
+  Result<std::vector<Scheduler>> make_schedulers() {
+    std::vector<Scheduler> made(scenario_.targets.size());
+    if (is_rival(outcome_.contender)) {
+      auto rivals = make_rivals(outcome_.contender, scenario_, options_.seed);
+      if (!rivals) return tl::unexpected(rivals.error());
+      for (std::size_t i = 0; i < made.size(); ++i) {
+        made[i].rival = std::move((*rivals)[i]);
+        made[i].bounds = bounds_of(outcome_.contender, scenario_);
+      }
+      return made;
+    }
+    for (std::size_t i = 0; i < made.size(); ++i) {
+      auto stage =
+          make_stage(outcome_.contender, scenario_, scenario_.targets[i], options_.period, now_);
+      if (!stage) return tl::unexpected(stage.error());
+      made[i].target = std::move(stage->target);
+      made[i].bounds = std::move(stage->bounds);
+    }
+    return made;
+  }
 
   void add_job(const JobSpec& spec) {
     const auto job = static_cast<std::uint32_t>(jobs_.size());
@@ -174,7 +222,7 @@ class World {
         // Users do not start to think at the same moment.
         const Nanoseconds phase{
             process.kind == Kind::kThink ? added.rng.between(0, process.think.count()) : 0};
-        events_.push(added, Instant{process.start + phase});
+        events_.push(added, Instant{process.start + process.stagger * i + phase});
       }
     }
   }
@@ -195,10 +243,12 @@ class World {
     if (options_.checkers) {
       const TargetSpec& spec = scenario_.targets[i];
       device.checkers =
-          std::make_unique<Checkers>(spec.name, device.bounds, spec.store.slots, lanes_,
+          std::make_unique<Checkers>(spec.name, device.scheduler.bounds, spec.store.slots, lanes_,
                                      spec.cost.of(largest_request(scenario_)), findings_);
     }
-    device.target->on_period([this, i](const PeriodReport& report) { note_period(i, report); });
+    if (!device.scheduler.target) return;
+    device.scheduler.target->on_period(
+        [this, i](const PeriodReport& report) { note_period(i, report); });
   }
 
   // The contended time starts when the last continuous job has started.
@@ -296,14 +346,16 @@ class World {
     device.touched = false;
     const Instant told = tell(device);
     for (;;) {
-      const Decision decision = device.target->next(told);
+      const Decision decision = device.scheduler.next(told);
+      follow_slots(device);
       if (decision.kind() == Decision::Kind::kRun) {
         dispatch(device, static_cast<Flight&>(decision.request()));
         continue;
       }
       Instant until = decision.kind() == Decision::Kind::kWait ? decision.until() : kNever;
       if (device.checkers) {
-        const Decision again = device.target->next(told);
+        const Decision again = device.scheduler.next(told);
+        follow_slots(device);
         const bool ran = again.kind() == Decision::Kind::kRun;
         device.checkers->rest(ran, device.counted);
         if (ran) {
@@ -315,6 +367,11 @@ class World {
       arm(device, until);
       return;
     }
+  }
+
+  static void follow_slots(Device& device) {
+    if (!device.searches_slots || !device.checkers) return;
+    device.checkers->set_slots(device.scheduler.target->slots());
   }
 
   void arm(Device& device, Instant until) {
@@ -336,7 +393,7 @@ class World {
     }
   }
 
-  // ---- the way of a request ----
+  // ---- requests ----
 
   void wake(Process& process) {
     const ProcessSpec& spec = *process.spec;
@@ -437,10 +494,11 @@ class World {
     flight.cost = device.cost.of(flight.bytes).count();
     flight.arrived = now_;
     if (device.checkers) flight.number = device.checkers->arrive(flight.lane);
+    if (measures_) measures_->arrive(job, now_);
     ++jobs_[job].queued;
     ++outcome_.jobs[job].arrived;
     ++queued_;
-    device.target->admit(flight, Head::kRegular, tell(device));
+    device.scheduler.admit(flight, job, tell(device));
     touch(device);
   }
 
@@ -448,7 +506,9 @@ class World {
     JobState& job = jobs_[flight.job];
     --job.queued;
     --queued_;
+    flight.dispatched = now_;
     outcome_.jobs[flight.job].wait.record(elapsed(flight.arrived));
+    if (measures_) measures_->dispatch(flight.job, now_);
     if (device.checkers) {
       device.checkers->dispatch(flight.job, flight.lane, flight.number, Tokens{flight.cost},
                                 device.counted);
@@ -462,15 +522,17 @@ class World {
 
   void complete(Flight& flight) {
     Device& device = devices_[flight.target];
-    device.target->complete(flight, tell(device));
+    device.scheduler.complete(flight, tell(device));
     if (device.checkers) device.checkers->complete(device.counted);
     JobOutcome& job = outcome_.jobs[flight.job];
     ++job.served;
     job.cost += flight.cost;
     job.latency.record(elapsed(flight.arrived));
     count_in_bin(job, flight.cost);
+    if (measures_) measures_->complete(flight.job, flight.cost, now_);
     outcome_.targets[flight.target].served += 1;
     outcome_.targets[flight.target].cost += flight.cost;
+    note_device(outcome_.targets[flight.target], flight);
     jobs_[flight.job].last_completion = now_;
     last_completion_ = now_;
     touch(device);
@@ -488,6 +550,11 @@ class World {
     }
   }
 
+  void note_device(TargetOutcome& target, const Flight& flight) const {
+    if (!options_.measure_from || now_ < *options_.measure_from) return;
+    target.in_device.record(elapsed(flight.dispatched));
+  }
+
   std::uint64_t elapsed(Instant since) const {
     return static_cast<std::uint64_t>((now_ - since).count());
   }
@@ -502,7 +569,7 @@ class World {
     job.bins[bin_].cost += cost;
   }
 
-  // ---- what is watched ----
+  // ---- checks ----
 
   Snapshot snapshot() const {
     Snapshot taken;
@@ -544,6 +611,7 @@ class World {
 
   void finish() {
     if (contended_from_ && !contended_until_) end_contention();
+    if (measures_) outcome_.measured = measures_->end(now_);
     for (Device& device : devices_) drain(device);
     events_.clear();
     outcome_.duration = now_.time_since_epoch();
@@ -554,20 +622,15 @@ class World {
 
   // Requests in service or waiting at the end of the scenario are dropped, uncounted.
   void drain(Device& device) {
-    Target& target = *device.target;
     const Instant told = tell(device);
     for (Flight& flight : flights_) {
-      if (&devices_[flight.target] == &device && flight.place() == Request::Place::kRunning) {
-        target.complete(flight, told);
-      }
+      // In the heap: in service.
+      if (&devices_[flight.target] != &device || !flight.hook.is_linked()) continue;
+      device.scheduler.complete(flight, told);
     }
-    target.shutdown(told);
+    if (device.scheduler.target) device.scheduler.target->shutdown(told);
     std::uint64_t drained = 0;
-    for (Decision decision = target.next(told); decision.kind() == Decision::Kind::kRun;
-         decision = target.next(told)) {
-      target.complete(decision.request(), told);
-      ++drained;
-    }
+    while (device.scheduler.drain(told) != nullptr) ++drained;
     if (device.checkers) device.checkers->end(drained, device.counted);
   }
 
@@ -580,6 +643,9 @@ class World {
       const double capacity =
           static_cast<double>(rate.tokens()) / static_cast<double>(rate.time_ns()) * 1e9 * seconds;
       TargetOutcome& target = outcome_.targets[i];
+      const Scheduler& scheduler = devices_[i].scheduler;
+      target.slots =
+          scheduler.target ? scheduler.target->slots() : scenario_.targets[i].store.slots;
       target.utilisation = static_cast<double>(target.cost) / capacity;
       outcome_.served += target.served;
       possible += capacity;
@@ -654,6 +720,7 @@ class World {
   std::optional<Snapshot> contended_from_;
   std::optional<Snapshot> contended_until_;
   Findings findings_;
+  std::unique_ptr<Measures> measures_;
   Outcome outcome_;
   Heap<Source, Instant, &Source::hook>
       events_;  // declared last: destroyed before the objects that it links

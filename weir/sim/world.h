@@ -31,11 +31,13 @@ namespace weir::sim {
 
 struct RunOptions {
   std::uint64_t seed = 1;
-  std::optional<Nanoseconds> period;  // of the controller; none: its default
+  std::optional<Nanoseconds> period = std::nullopt;  // of the controller; none: its default
   bool checkers = true;
+  std::optional<Instant> measure_from = std::nullopt;  // of TargetOutcome::in_device, if any
   bool keep_periods = true;
+  bool measures = false;  // Outcome::measured
   // Called now and then with the progress of the run.
-  std::function<void(Nanoseconds)> progress;
+  std::function<void(Nanoseconds)> progress = nullptr;
 };
 
 // EINVAL if the policy cannot express the scenario.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an event of a simulated run costs, with and without checkers. An event is one taken from the
+// The cost of an event of a simulated run, with and without checkers. An event is taken from the
 // heap: a request is done (and the next one arrives, is admitted and dispatched in the same turn),
-// a process wants more, a timer fires. The load is that of scenario redistribution.
+// a process sends more, a timer fires. The load is that of scenario redistribution.
 #include <chrono>
 
 #include <benchmark/benchmark.h>

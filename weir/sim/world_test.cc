@@ -67,7 +67,7 @@ TEST(World, EndsWithTheLastRequestWhereThereIsNoLength) {
   // A job that is done early has its throughput until then.
   EXPECT_GT(outcome.jobs[0].throughput, 60);
   EXPECT_NEAR(outcome.jobs[1].throughput, 20 / 0.3, 1e-6);
-  // While both had work each was served in turn with its four and two outstanding.
+  // While both had work, they were served in turn, with four and two requests outstanding.
   EXPECT_TRUE(outcome.contended_until);
   EXPECT_NEAR(*outcome.jobs[0].share, 2.0 / 3, 0.1);
 }
@@ -82,7 +82,7 @@ TEST(World, ReleasesBurstsAndKeepsTheirWindow) {
             .every = seconds{2}}});
   const Outcome outcome = outcome_of(scenario);
   EXPECT_EQ(outcome.served, 60U);
-  // With two outstanding nobody waits for more than one.
+  // With two outstanding, no request waits for more than one other.
   EXPECT_LE(outcome.jobs[0].wait.quantile(1, 1), 10'100'000U);
   EXPECT_EQ(outcome.jobs[0].bins[9].served, 0U);
   EXPECT_EQ(outcome.jobs[0].bins[11].served, 10U);
@@ -97,7 +97,7 @@ TEST(World, LetsPeopleThinkUntilAllIsDone) {
             .requests_min = 2,
             .think = milliseconds{80}}});
   const Outcome outcome = outcome_of(scenario);
-  // 80 ms of thought and twice 10 ms of service: 10 rounds a second, but for the first.
+  // 80 ms of thinking and twice 10 ms of service: 10 rounds a second, except for the first.
   EXPECT_NEAR(static_cast<double>(outcome.served), 200, 2);
 }
 

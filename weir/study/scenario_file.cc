@@ -25,6 +25,7 @@ namespace {
 constexpr std::string_view kEnding = ".toml";
 
 constexpr Nanoseconds kLongest = Nanoseconds::max();
+constexpr Nanoseconds kReleaseMin = std::chrono::microseconds{1};
 constexpr Bytes kLargest{std::uint64_t{1} << 40};  // a larger request is an error
 
 Nanoseconds time_from_0(const config::TomlTable& table, std::string_view key, Nanoseconds without) {
@@ -55,8 +56,14 @@ void read_disturbance(const config::TomlTable& table, sim::StoreSpec& store) {
   disturbance.length = time_from_0(table, "for", Nanoseconds{0});
   if (disturbance.length == Nanoseconds{0}) table.refuse("for", "must be above 0");
   const bool stalls = table.flag("stall", false);
-  if (stalls == table.has("factor")) {
-    table.refuse("factor", "or stall = true: give exactly one of them");
+  const int given =
+      (stalls ? 1 : 0) + (table.has("factor") ? 1 : 0) + (table.has("channels") ? 1 : 0);
+  if (given != 1) {
+    table.refuse("factor", "or stall = true or channels: give exactly one of them");
+  }
+  if (table.has("channels")) {
+    disturbance.percent = sim::Disturbance::kChannels;
+    disturbance.channels = table.small("channels", 1, 1, sim::kWindowMax);
   }
   if (const auto factor = table.get("factor"); factor && !stalls) {
     const auto* whole = factor->as<std::int64_t>();
@@ -111,6 +118,36 @@ void read_service(const config::TomlTable& table, sim::ServiceTime& service) {
   }
 }
 
+void read_gate(const config::TomlTable& table, sim::Gate& gate) {
+  gate.count = table.small("release", gate.count, 1, sim::kWindowMax);
+  gate.every = table.time("release_every", gate.every, kReleaseMin, kLongest);
+  if (table.has("release_every") && !table.has("release")) {
+    table.refuse("release_every", "has no effect without release");
+  }
+}
+
+void read_slots(const config::TomlTable& table, sim::TargetSpec& target) {
+  const auto slots = table.get("slots");
+  const auto* word = slots ? slots->as<std::string>() : nullptr;
+  target.auto_slots = word != nullptr && *word == "auto";
+  if (!target.auto_slots) target.store.slots = table.small("slots", 16, 1, sim::kWindowMax);
+  if (table.has("latency_target")) {
+    target.latency_target =
+        table.time("latency_target", Nanoseconds{0}, std::chrono::microseconds{1}, kLongest);
+  }
+}
+
+// The device: which requests wait inside it, and how.
+void read_device(const config::TomlTable& table, sim::StoreSpec& store) {
+  store.channels = table.small("channels", 0, 0, sim::kWindowMax);
+  store.seek = time_from_0(table, "seek", Nanoseconds{0});
+  store.seek_depth = table.small("seek_depth", store.seek_depth, 1, sim::kWindowMax);
+  store.stall_every = time_from_0(table, "stall_every", Nanoseconds{0});
+  store.stall_for = time_from_0(table, "stall_for", Nanoseconds{0});
+  store.clump = table.small("clump", 0, 0, sim::kWindowMax);
+  store.clump_every = time_from_0(table, "clump_every", Nanoseconds{0});
+}
+
 void read_target(const config::TomlTable& table, sim::Scenario& scenario) {
   sim::TargetSpec target;
   target.name = table.text("name", scenario.targets.empty()
@@ -119,12 +156,14 @@ void read_target(const config::TomlTable& table, sim::Scenario& scenario) {
   target.cost = table.cost("cost", Cost::op());
   target.capacity = read_capacity(table, target.cost);
   target.estimate = table.flag("estimate", false);
-  target.store.slots = table.small("slots", 16, 1, sim::kWindowMax);
+  read_slots(table, target);
+  read_device(table, target.store);
   read_service(table, target.store.service);
+  read_gate(table, target.store.gate);
   table.each("disturbance", [&](const config::TomlValue& one) {
-    read_disturbance(
-        config::TomlTable(one, "disturbance", table.mistakes(), {"at", "for", "factor", "stall"}),
-        target.store);
+    read_disturbance(config::TomlTable(one, "disturbance", table.mistakes(),
+                                       {"at", "for", "factor", "stall", "channels"}),
+                     target.store);
   });
   std::stable_sort(target.store.disturbances.begin(), target.store.disturbances.end(),
                    [](const auto& a, const auto& b) { return a.at < b.at; });
@@ -174,6 +213,7 @@ void read_process(const config::TomlTable& table, const sim::Scenario& scenario,
   process.count = table.small("count", 1, 1, sim::kProcessesMax);
   process.window = table.small("window", 8, 1, sim::kWindowMax);
   process.start = time_from_0(table, "start", Nanoseconds{0});
+  process.stagger = time_from_0(table, "stagger", Nanoseconds{0});
   process.reads_percent = permille(table, "reads", reads_percent * 10) / 10;
   read_sizes(table, process);
   if (table.has("target")) {
@@ -200,11 +240,14 @@ void read_job(const config::TomlTable& table, sim::Scenario& scenario) {
   table.each("process", [&](const config::TomlValue& one) {
     read_process(
         config::TomlTable(one, fmt::format("process of {}", quote(job.name)), table.mistakes(),
-                          {"kind", "count", "window", "start", "requests", "requests_min", "every",
-                           "think", "size", "sizes", "reads", "target"}),
+                          {"kind", "count", "window", "start", "stagger", "requests",
+                           "requests_min", "every", "think", "size", "sizes", "reads", "target"}),
         scenario, job, reads_percent);
   });
   const std::uint32_t count = table.small("count", 1, 1, sim::kJobsMax);
+  const std::uint64_t zipf = table.number("zipf", 0, 1, sim::kNodesMax);
+  if (zipf > 0 && table.has("nodes")) table.refuse("zipf", "and nodes cannot both be given");
+  if (zipf > 0 && count == 1) table.refuse("zipf", "has no effect without count");
   if (count == 1) {
     scenario.jobs.push_back(std::move(job));
     return;
@@ -212,6 +255,7 @@ void read_job(const config::TomlTable& table, sim::Scenario& scenario) {
   for (std::uint32_t i = 1; i <= count; ++i) {
     sim::JobSpec one = job;
     one.name = fmt::format("{}{}", job.group, i);
+    if (zipf > 0) one.nodes = std::max<std::uint64_t>(zipf / i, 1);
     scenario.jobs.push_back(std::move(one));
   }
 }
@@ -279,16 +323,20 @@ void read_scenario(const config::TomlTable& table, sim::Scenario& scenario) {
   read_periods(table, scenario);
   scenario.targets.clear();
   table.each("target", [&](const config::TomlValue& one) {
-    read_target(config::TomlTable(one, "target", mistakes,
-                                  {"name", "capacity", "estimate", "cost", "slots", "service",
-                                   "per_mib", "spread", "distribution", "disturbance"}),
-                scenario);
+    read_target(
+        config::TomlTable(
+            one, "target", mistakes,
+            {"name",           "capacity",     "estimate",    "cost",          "slots",
+             "latency_target", "channels",     "seek",        "seek_depth",    "stall_every",
+             "stall_for",      "clump",        "clump_every", "service",       "per_mib",
+             "spread",         "distribution", "release",     "release_every", "disturbance"}),
+        scenario);
   });
   if (scenario.targets.empty()) table.miss("target", "add a [target]");
   table.each("job", [&](const config::TomlValue& one) {
-    read_job(
-        config::TomlTable(one, "job", mistakes, {"name", "count", "nodes", "reads", "process"}),
-        scenario);
+    read_job(config::TomlTable(one, "job", mistakes,
+                               {"name", "count", "nodes", "zipf", "reads", "process"}),
+             scenario);
   });
   table.each("faults", [&](const config::TomlValue& one) {
     read_faults(

@@ -70,7 +70,7 @@ target = "all"
 
 Result<sim::Scenario> parse(const std::string& text) { return parse_scenario(text, "f.toml", ""); }
 
-// The message after exchanging a part of a sound scenario.
+// The message after replacing a part of a valid scenario.
 std::string refused(const std::string& part, const std::string& by) {
   std::string text = kSound;
   text.replace(text.find(part), part.size(), by);

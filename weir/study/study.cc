@@ -73,7 +73,8 @@ Json outcome_json(const sim::Outcome& outcome) {
   for (const sim::TargetOutcome& target : outcome.targets) {
     json["targets"][target.name] = {{"utilisation", rounded(target.utilisation)},
                                     {"served", target.served},
-                                    {"cost", target.cost}};
+                                    {"cost", target.cost},
+                                    {"slots", target.slots}};
   }
   return json;
 }

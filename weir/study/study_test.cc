@@ -36,7 +36,7 @@ Study study_of(std::uint64_t seed) {
     options.seed = seed;
     study.outcomes.push_back(*sim::run(study.scenario, contender, options));
   }
-  // What a controller would have told, at two moments.
+  // Reports of a controller at two times.
   sim::PeriodRow row;
   row.report.jobs.resize(1);
   row.report.jobs[0].job = JobId("scan");
@@ -113,7 +113,7 @@ TEST(Study, ThePageHoldsItsNumbersAndNothingFromElsewhere) {
   EXPECT_EQ(json["unit"], "requests/s");
   ASSERT_EQ(json["policies"].size(), 2U);
   const Json& jobs = json["policies"][0]["jobs"];
-  ASSERT_EQ(jobs.size(), 2U);  // the users are one
+  ASSERT_EQ(jobs.size(), 2U);  // the users form one group
   EXPECT_EQ(jobs[0]["series"].size(), 50U);
   const Json& record = json["policies"][1]["periods"]["record"][1];
   EXPECT_EQ(record[0], -100);

@@ -160,7 +160,7 @@ struct QuantumCommand {
 
 Result<QuantumCommand> read_quantum_command(const Target& target, std::string_view text) {
   if (text.size() > kQuantumTextMax)
-    return refuse(text, "too long", "write N alone for both heads");
+    return refuse(text, "too long", "write N alone for both priorities");
   std::string_view digits = text;
   bool regular = true, high = true;
   if (digits.starts_with(kRegularLabel)) {

@@ -204,7 +204,7 @@ Attributes process(const char* nid, const char* job, std::uint32_t id) {
   attributes.nodemap = 0;
   return attributes;
 }
-// The one that upstream's tests limit, and one that they don't.
+// The process that upstream's tests limit, and one that they do not limit.
 Attributes runas() { return process("10.0.0.1@tcp", "dd.500", 500); }
 Attributes other() { return process("10.0.0.2@tcp", "cp.0", 7); }
 
@@ -227,7 +227,7 @@ class Upstream : public testing::Test {
     return names;
   }
 
-  // Time moves on to what is next; the request that runs then.
+  // Advances the time to the next event and returns the request that runs then.
   Request& take() {
     for (;;) {
       const Decision decision = target.next(now);
@@ -251,12 +251,12 @@ class Upstream : public testing::Test {
     }
     return 100 / std::chrono::duration<double>(now - start).count();
   }
-  // Upstream's tbf_verify, and a bound from below: a limit is also reached. 0 stands for no limit
-  // but that of default, which dd does not meet.
+  // Upstream's tbf_verify, and a lower bound: the limit is also reached. 0 stands for no limit
+  // except that of default, which dd does not reach.
   void verify(const Attributes& who, int write_limit, int read_limit) {
     for (const auto& [opcode, limit] :
          {std::pair(kOstWrite, write_limit), {kOstRead, read_limit}}) {
-      // What was saved goes first, and what was used comes again.
+      // Uses up saved tokens first; used tokens are refilled.
       now += std::chrono::seconds{10};
       const double rate = dd(who, opcode);
       const char* const what = opcode == kOstWrite ? "write" : "read";
@@ -267,8 +267,8 @@ class Upstream : public testing::Test {
   }
 
   // 16 writes and 16 reads of each of two clients at once: upstream's nrs_write_read. All are
-  // served, in the order they came where one client sends the same kind; `meanwhile` happens when
-  // some have run.
+  // served, those of one client and kind in order of arrival; `meanwhile` is called when some have
+  // run.
   template <class Meanwhile>
   void write_read(Meanwhile meanwhile) {
     std::vector<std::unique_ptr<Request>> requests;
@@ -323,7 +323,7 @@ TEST_F(Upstream, Sanityn77eNidRules) {
   rule("start others nid={*.*.*.*@tcp} rate=50");
   EXPECT_EQ(rules(), "others clients localhost default ");
   write_read();
-  verify(runas(), 50, 50);  // the newest fits first
+  verify(runas(), 50, 50);  // the newest matches first
   write_read([&] {
     rule("change localhost rate=1001");
     rule("change clients rate=101");
@@ -399,7 +399,8 @@ TEST_F(Upstream, Sanityn77jaUidAndGid) {
   verify(other(), 0, 0);
 }
 
-// Files of somebody else: who asks counts, and other ids of the request split no class.
+// Files of another user: the user of the process counts, and other ids of the request do not split
+// a class.
 TEST_F(Upstream, Sanityn77jbUidOfTheProcess) {
   policy("tbf uid");
   rule("start ost_uid uid={500} rate=5");
@@ -409,7 +410,7 @@ TEST_F(Upstream, Sanityn77jbUidOfTheProcess) {
   Attributes owner = other();
   owner.gid = 500;
   verify(owner, 0, 0);
-  dd(runas(), kOstWrite);  // nothing is left
+  dd(runas(), kOstWrite);  // no tokens are left
   const Instant before = now;
   dd(elsewhere, kOstWrite);
   EXPECT_GE(now - before, std::chrono::milliseconds{19'900}) << "a second bucket";
@@ -434,7 +435,7 @@ TEST_F(Upstream, Sanityn77kExpressions) {
         "start ext_r nid={0@lo 10.0.0.1@tcp}&opcode={ost_read} rate=10"},
        20, 10, 0, 0);
   only({"start ext nid={0@lo 10.0.0.1@tcp}&jobid={dd.500} rate=20"}, 20, 20, 0, 0);
-  // The newest wins: what is dd.500 or a read goes by ext_b, what else is a write by ext_a.
+  // The newest rule matches first: requests of dd.500 and reads match ext_b, other writes ext_a.
   only({"start ext_a jobid={dd.500},opcode={ost_write} rate=20",
         "start ext_b jobid={dd.500},opcode={ost_read} rate=10"},
        10, 10, 20, 10);
@@ -497,8 +498,8 @@ TEST_F(Upstream, Sanityn77khProjid) {
   verify(runas(), 0, 0);
 }
 
-// A Gate knows no nodemap but default: a rule for another cannot be started, and one for default
-// does not fit a client of another.
+// A Gate knows only the nodemap default: a rule for another one cannot be started, and a rule for
+// default does not match a client of another one.
 TEST_F(Upstream, Sanityn77kjNodemap) {
   policy("tbf nodemap");
   const auto missing = write_nrs_tbf_rule(target, "start ext_nm_rw nodemap={TBF} rate=20", now);
@@ -525,8 +526,8 @@ TEST_F(Upstream, Sanityn77lGenericIsShownWithoutItsType) {
   EXPECT_EQ(read_nrs_policies(target).find("tbf nid"), std::string::npos);
 }
 
-// Upstream tries it with orr, in parallel: only 0, ENODEV and EAGAIN may come of it. Here a policy
-// is started when the write returns.
+// Upstream tests it with orr, in parallel: only 0, ENODEV and EAGAIN may result. Here a policy is
+// started when the write returns.
 TEST_F(Upstream, Sanityn78TuningRightAfterTheStart) {
   for (int i = 0; i < 10; ++i) {
     policy("crrn");
@@ -541,7 +542,7 @@ TEST_F(Upstream, ConfSanity117RulesCannotBeReadUnderFifo) {
   EXPECT_EQ(read_nrs_tbf_rule(target).error().code, std::errc::no_such_device);
 }
 
-// What is kept of it over restarts is not the Gate's business; that each of the lines applies is.
+// The Gate does not store rules across restarts; this checks that each of the lines can be applied.
 TEST_F(Upstream, ConfSanity123ajTheRulesThatAreStored) {
   policy("tbf");
   for (const char* text :

@@ -21,6 +21,8 @@ constexpr Nanoseconds kRootBusyTime = std::chrono::seconds{1};
 constexpr Nanoseconds kMadeUpMax = std::chrono::minutes{1};
 // Maximum number of clients counted per job, if they determine its nodes.
 constexpr std::size_t kClientsMax = 65'536;
+// The capacity is estimated after this time with one number of slots.
+constexpr Nanoseconds kSlotsConstant = std::chrono::milliseconds{200};
 
 JobStats::Entry& entry_of(const Request& request) {
   return *static_cast<JobStats::Entry*>(request.account);
@@ -32,6 +34,13 @@ Gate::Options gate_options(const Target::Options& options) {
     gate.rules.sharing = Sharing{.cost = options.cost, .lending = options.controller->lending};
   }
   return gate;
+}
+
+SlotOptions slot_options(const Target::Options& options) {
+  return {.start = options.gate.slots,
+          .min = options.gate.hp_slots + 1,
+          .max = std::max(options.gate.slots, SlotOptions::kMaxDefault),
+          .latency_target = options.latency_target};
 }
 
 }  // namespace
@@ -71,6 +80,10 @@ class Target::GateShares final : public Enforcer {
 
 Target::Target(const Options& options, Instant now)
     : options_(options), gate_(gate_options(options)), stats_(options.jobs_max), watched_to_(now) {
+  if (options_.auto_slots) {
+    slot_search_.emplace(slot_options(options));
+    slots_since_ = now;
+  }
   if (!options_.controller) return;
   stats_.on_forget([this](const JobId& job) { forget_clients(job); });
   shares_ = std::make_unique<GateShares>(gate_, options_.controller->lending);
@@ -85,8 +98,16 @@ Target::~Target() {
 
 // ---- requests ----
 
+// Part of every call, so the usual case is inline and the end of a period is not.
+inline void Target::advance(Instant now) {
+  if (options_.estimate_capacity || slot_search_) watch_slots(now);
+  if (controller_ == nullptr) return;
+  if (now >= period_end_ || gate_.switches() != switches_) [[unlikely]]
+    catch_up(now);
+}
+
 // A request of the job has arrived: the first one gives it a share.
-JobStats::Entry& Target::arrive(Request& request, Instant now) {
+inline JobStats::Entry& Target::arrive(Request& request, Instant now) {
   JobStats::Entry& entry = stats_.hold(request.attributes.job, now);
   request.account = &entry;
   if (options_.nodes_by_clients && controller_ != nullptr) count_client(request, now);
@@ -102,14 +123,7 @@ void Target::admit(Request& request, Head head, Instant now) {
   if (recorder_ != nullptr) recorder_->admitted(request, head, now);
 }
 
-Decision Target::next(Instant now) {
-  advance(now);
-  const Decision decision = decide(now);
-  if (recorder_ != nullptr) recorder_->decided(decision, now);
-  return decision;
-}
-
-Decision Target::decide(Instant now) {
+inline Decision Target::decide(Instant now) {
   const Decision decision = gate_.next(now);
   if (decision.kind() == Decision::Kind::kRun) {
     Request& request = decision.request();
@@ -122,21 +136,33 @@ Decision Target::decide(Instant now) {
   return Decision::wait_until(std::min(until, period_end_));
 }
 
+Decision Target::next(Instant now) {
+  advance(now);
+  const Decision decision = decide(now);
+  if (recorder_ != nullptr) recorder_->decided(decision, now);
+  return decision;
+}
+
 RequestRecord Target::complete(Request& request, Instant now, const Outcome& outcome) {
   advance(now);
   JobStats::Entry& entry = entry_of(request);
   const RequestRecord record = request.ending(now, outcome);
+  const Tokens cost = cost_of(request);
   if (outcome.how == Outcome::How::kNotStarted) {
-    entry.abandon(cost_of(request));
+    entry.abandon(cost);
   } else {
-    const Tokens settled = options_.cost.of(record.moved);
-    entry.finish(record, cost_of(request), settled);
+    const Tokens settled = record.moved == request.bytes ? cost : options_.cost.of(record.moved);
+    entry.finish(record, cost, settled);
     const bool is_done = outcome.how == Outcome::How::kDone;
     if (options_.estimate_capacity && is_done) estimate_.complete(settled, now);
+    if (slot_search_ && is_done) {
+      slot_search_->complete(now - request.started_at(), settled, now);
+    }
   }
   request.account = nullptr;
   stats_.release(entry);
   gate_.complete(request, now, outcome);
+  if (slot_search_) follow_slots(now);
   if (recorder_ != nullptr) recorder_->completed(request, outcome, now);
   return record;
 }
@@ -249,12 +275,25 @@ void Target::hold(bool is_held, Instant now) {
 // count together: only their result matters.
 void Target::watch_slots(Instant now) {
   if (now <= watched_to_) return;
-  if (gate_.running() == options_.gate.slots && gate_.queued() + gate_.resumed() > 0) {
+  const bool is_busy = gate_.running() >= gate_.slots() && gate_.queued() + gate_.resumed() > 0;
+  bool counts = is_busy;
+  if (slot_search_) {
+    slot_search_->saturated(is_busy, watched_to_);
+    follow_slots(watched_to_);
+    counts = counts && !slot_search_->is_probing() && watched_to_ - slots_since_ >= kSlotsConstant;
+  }
+  if (counts) {
     estimate_.saturate(watched_to_);
   } else {
     estimate_.relax(watched_to_);
   }
   watched_to_ = now;
+}
+
+void Target::follow_slots(Instant now) {
+  if (slot_search_->slots() == gate_.slots()) return;
+  gate_.set_slots(slot_search_->slots());
+  slots_since_ = now;
 }
 
 // ---- the controller ----
@@ -331,6 +370,9 @@ void Target::replay_capacity(std::optional<Rate> capacity, std::optional<Capacit
 void Target::take_capacity(std::optional<Rate> capacity, Instant now) {
   options_.capacity = capacity;
   estimate_.set_ceiling(capacity);
+  if (slot_search_) {
+    slot_search_->set_capacity(options_.estimate_capacity ? std::nullopt : capacity);
+  }
   if (controller_ == nullptr) return;
   controller_->set_capacity(options_.estimate_capacity ? estimate_.rate(now) : capacity);
   set_root(now);
@@ -361,9 +403,8 @@ void Target::set_root(Instant now) {
   engine->set_root(root, now);
 }
 
-void Target::advance(Instant now) {
-  if (options_.estimate_capacity) watch_slots(now);
-  if (controller_ == nullptr) return;
+// Follows a change of the policy, and ends the periods that are over. REQUIRES: a controller.
+[[gnu::noinline]] void Target::catch_up(Instant now) {
   if (gate_.switches() != switches_) follow_policy(now);
   if (now < period_end_) return;
   const Nanoseconds period = options_.controller->period;

@@ -17,6 +17,7 @@
 //                 | end of the period
 //   Gate's loans -+--> Controller --> shares of the policy with rules, by job id
 //   busy slots ------> CapacityEstimate          if the capacity is not configured
+//              ------> SlotSearch                if the number of slots is not
 //
 // A job's first request in a period gives it a share at once if it has none. Shares, slices and
 // groups need a policy with rules on the regular head: under another policy the controller is
@@ -43,6 +44,7 @@
 #include "weir/adapt/controller.h"
 #include "weir/adapt/options.h"
 #include "weir/adapt/period.h"
+#include "weir/adapt/slot_search.h"
 #include "weir/base/job_id.h"
 #include "weir/base/rate.h"
 #include "weir/classify/limits.h"
@@ -58,6 +60,10 @@ class Target {
  public:
   struct Options {
     Gate::Options gate = {};
+    // Search for the number of slots, from gate.slots on (slot_search.h).
+    bool auto_slots = false;
+    // With auto_slots: the mean time in the device that more slots must not exceed.
+    std::optional<Nanoseconds> latency_target = std::nullopt;
     // None: only limits apply.
     std::optional<ControllerOptions> controller = std::nullopt;
     // Tokens per second that the device can serve; with estimate_capacity the maximum of the
@@ -72,7 +78,7 @@ class Target {
   using PeriodListener = std::function<void(const PeriodReport&)>;
   using CapacitySource = weir::CapacitySource;
 
-  // The root bucket that keeps a device with so many slots at its capacity.
+  // The root bucket that keeps a device with this many slots at its capacity.
   static RootBucket root_of(Rate capacity, std::uint32_t slots);
 
   Target(const Options& options, Instant now);
@@ -178,6 +184,10 @@ class Target {
     return gate_.check_rules(changes);
   }
   Gate::RuleTrial rule_trial() const { return Gate::RuleTrial(gate_); }
+  // Slots at this moment.
+  std::uint32_t slots() const { return gate_.slots(); }
+  // None if the number of slots is fixed.
+  const SlotSearch* slot_search() const { return slot_search_ ? &*slot_search_ : nullptr; }
   const JobStats& stats() const { return stats_; }
   // None without a controller.
   const Controller* controller() const { return controller_.get(); }
@@ -206,6 +216,7 @@ class Target {
   };
 
   void advance(Instant now);
+  void catch_up(Instant now);
   Decision decide(Instant now);
   void follow_policy(Instant now);
   void give_all_shares(Instant now);
@@ -219,6 +230,7 @@ class Target {
   void take_capacity(std::optional<Rate> capacity, Instant now);
   void set_root(Instant now);
   void watch_slots(Instant now);
+  void follow_slots(Instant now);
   Tokens cost_of(const Request& request) const { return options_.cost.of(request.bytes); }
 
   Options options_;
@@ -227,7 +239,9 @@ class Target {
   std::unique_ptr<GateShares> shares_;
   std::unique_ptr<Controller> controller_;
   CapacityEstimate estimate_;
-  Instant watched_to_;  // until when the slots were observed, for the estimate
+  Instant watched_to_;  // until when the slots were observed
+  std::optional<SlotSearch> slot_search_;
+  Instant slots_since_;  // of this number
   PeriodListener listener_;
   TargetRecorder* recorder_ = nullptr;
   std::vector<Active> active_;

@@ -18,8 +18,8 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// A device of so many slots that needs `service` for each request, and jobs that send the next one
-// when one is done.
+// A device with this many slots that takes `service` for each request, and jobs that send the next
+// request when one is done.
 class World {
  public:
   explicit World(const Target::Options& options, Nanoseconds service = milliseconds{16})
@@ -95,7 +95,39 @@ double share_of(const World& world, const std::string& job, std::uint64_t all) {
   return static_cast<double>(world.served(job)) / static_cast<double>(all);
 }
 
-// What an idle job spills in that time is more than a ledger settles in a period.
+// An idle job spills more in that time than a ledger settles in a period. The device of a World
+// serves all requests that it gets in parallel, so its rate grows with the slots.
+TEST(TargetSlots, AreRaisedWhileTheDeviceGetsFaster) {
+  World world({.auto_slots = true, .controller = ControllerOptions{}, .estimate_capacity = true},
+              milliseconds{1});
+  world.send("a", 100);
+  EXPECT_EQ(world.target.slots(), 16U);
+  world.run_until(Instant{seconds{1}});
+  EXPECT_GT(world.target.slots(), 70U);
+  EXPECT_LT(world.target.slots(), 101U) << "more would not be busy";
+}
+
+TEST(TargetSlots, AFixedNumberStays) {
+  World world({.controller = ControllerOptions{}, .estimate_capacity = true}, milliseconds{1});
+  world.send("a", 100);
+  world.run_until(Instant{seconds{2}});
+  EXPECT_EQ(world.target.slots(), 16U);
+  EXPECT_EQ(world.target.slot_search(), nullptr);
+}
+
+// 4000/s of 10 ms each keep 40 slots busy; 16 would serve 1600/s.
+TEST(TargetSlots, AreEnoughForAConfiguredCapacity) {
+  World world(
+      {.auto_slots = true, .controller = ControllerOptions{}, .capacity = Rate::per_second(4000)},
+      milliseconds{10});
+  world.send("a", 300);
+  world.run_until(Instant{seconds{5}});
+  EXPECT_GE(world.target.slots(), 40U);
+  world.forget_served();
+  world.run_until(Instant{seconds{6}});
+  EXPECT_GE(world.served("a"), 3900U);
+}
+
 TEST(Target, OutlivesWeeksWithoutARequestAtTheLargestCapacity) {
   Target::Options options = shared_out(1'000'000'000'000);
   options.cost = Cost::bytes();
@@ -104,7 +136,7 @@ TEST(Target, OutlivesWeeksWithoutARequestAtTheLargestCapacity) {
   for (const int days : {14, 400}) {
     world.send("a", 4);
     world.send("b", 4);
-    // They arrive and end in one period, which gives both a share. Nobody calls between and then.
+    // They arrive and end in one period, which gives both a share. No call is made meanwhile.
     world.run_until(world.now() + std::chrono::hours{24 * days});
   }
   world.send("a", 1);
@@ -180,7 +212,7 @@ TEST(Target, RecordsSumToZeroAndSomebodyBorrows) {
   EXPECT_GE(world.served("calm") + world.served("greedy"), 4'980U);
 }
 
-// As published: what the share does not allow waits, though slots are free.
+// As published: requests beyond the share wait, although slots are free.
 TEST(Target, WithoutLendingSharesAreLimits) {
   Target::Options options = shared_out(1000);
   options.controller = ControllerOptions::paper();
@@ -193,7 +225,7 @@ TEST(Target, WithoutLendingSharesAreLimits) {
   EXPECT_GT(world.served("greedy"), 1'000U);
 }
 
-// What a job has in service may take longer than its share is kept: what comes then is paced.
+// Requests of a job may be in service for longer than its share is kept: later requests are paced.
 TEST(Target, AJobWhoseShareWentWhileItsRequestsRanHasOneAgainAtItsNextRequest) {
   World world(shared_out(100), milliseconds{700});
   world.send("a", 8);
@@ -216,7 +248,7 @@ TEST(Target, AnAdministratorsLimitHoldsUnderShares) {
   EXPECT_GE(world.served("other"), 9'400U);
 }
 
-// 10 a second are no whole token in 20 ms.
+// 10 a second are less than one token in 20 ms.
 TEST(Target, ALowLimitLeavesAJobInTheAllocation) {
   World world(shared_out(1000));
   ASSERT_TRUE(world.target.write_rule("start slow jobid={slow} rate=10", world.now()));
@@ -274,7 +306,7 @@ TEST(Target, CountsWhatJobsDo) {
   EXPECT_EQ(entry->read, Bytes{32'768});
 }
 
-// While nobody is active no timer runs, and what passed is made up for.
+// While no job is active no timer runs, and missed periods are processed later.
 TEST(Target, SleepsWhileNobodyIsActive) {
   int periods = 0;
   World world(shared_out(1000));
@@ -297,7 +329,7 @@ TEST(Target, ACapacityMayBeGivenOrEstimatedWhileItRuns) {
   world.run_until(instant_at(0) + seconds{2});
   EXPECT_LE(world.served("a") + world.served("b"), 1'060U);
   ASSERT_TRUE(world.target.set_capacity(Capacity{}, world.now()));
-  EXPECT_EQ(world.target.capacity(), std::nullopt);  // it knows nothing yet
+  EXPECT_EQ(world.target.capacity(), std::nullopt);  // not known yet
   world.forget_served();
   world.run_until(instant_at(0) + seconds{4});
   ASSERT_TRUE(world.target.capacity().has_value());
@@ -391,7 +423,7 @@ TEST(Target, WhetherClientsStandForNodesMayChange) {
   EXPECT_EQ(world.target.controller()->nodes_of(JobId("many")), 1U);
 }
 
-// ---- requests without a buffer, of unknown size, and such as do not wait ----
+// ---- requests without a buffer, of unknown size, and exempt ones ----
 
 Target::Options estimating(std::uint32_t slots) {
   return {.gate = {.slots = slots},
@@ -535,7 +567,7 @@ TEST(Target, TheEstimateCountsOnlyIoThatWasCompleted) {
 
 // ---- accounts ----
 
-// What all accounts say of the same requests, in the end.
+// The values of all accounts for the same requests, at the end.
 struct Told {
   std::uint64_t requests = 0;
   std::uint64_t waited_ns = 0;
@@ -641,7 +673,7 @@ TEST(Target, AllAccountsReadTheSameRecord) {
   EXPECT_EQ(classes.waited_ns, sum.waited_ns);
   EXPECT_EQ(of_waits(target, now), sum.waited_ns);
   Told device = sum;
-  device.waited_ns = 0;  // which it does not count
+  device.waited_ns = 0;  // not counted here
   EXPECT_EQ(of_op_stats(operations, now), device);
 }
 

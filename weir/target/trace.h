@@ -5,7 +5,7 @@
 //
 //   file    "weirtrc" and the version, one byte; then blocks
 //   block   size of its records, 4 bytes; checksum, 8 bytes; records
-//   record  tag, one byte: kind, kTimeFollows, kFlag; [time]; the fields of its kind (TraceKind)
+//   record  tag, one byte: kind, kTraceTimeFollows, kTraceFlag; [time]; fields by TraceKind
 //
 // Fixed-size numbers are little-endian. All others are varints: seven bits per byte, the lowest
 // first, the top bit set on all except the last. `time` is the difference from the previous record,
@@ -16,7 +16,7 @@
 //
 // Requests are numbered by their admits, in the whole trace, from 0; later records refer to one by
 // the number of admits since. Attributes are written once and then referred to by their index in
-// the trace; after kAttributesMax of them the index starts again. So neither writer nor reader
+// the trace; after kTraceAttributesMax of them the index starts again. So neither writer nor reader
 // needs memory that grows with the trace. Most requests take 10 to 14 bytes.
 //
 // The first record is kHead, then a kTarget for each target, and the last is kEnd: a trace without
@@ -36,7 +36,7 @@
 namespace weir {
 
 inline constexpr std::string_view kTraceMagic = "weirtrc";
-inline constexpr std::uint8_t kTraceVersion = 2;
+inline constexpr std::uint8_t kTraceVersion = 3;
 inline constexpr std::size_t kTraceBlockHead = 12;
 inline constexpr std::size_t kTraceBlockBytes = 65536;  // size to which a block is filled
 inline constexpr std::size_t kTraceBlockMax = std::size_t{1} << 20;  // what a reader accepts
@@ -53,7 +53,8 @@ enum class TraceKind : std::uint8_t {
   kRun,         // request: next() chose it
   kWait,        // until, as a difference from now, zigzag: answer of next()
   kIdle,        // next() had nothing to run
-  kComplete,    // request; flag: differs from the charge: how, 0 or 1 and the bytes it moved
+  kComplete,    // request; flag: differs from the charge: how, 0 or 1 and the bytes it moved, and
+                // the operations it was if `how` has kTraceOperations
   kWithdraw,    // request
   kPromote,     // request
   kShutdown,
@@ -76,6 +77,7 @@ enum class TraceKind : std::uint8_t {
   kCharge,    // attributes, bytes; flag: at the high head
 };
 inline constexpr std::uint8_t kTraceKinds = 29;
+inline constexpr std::uint8_t kTraceOperations = 4;
 inline constexpr std::uint8_t kTraceKindMask = 0x1f;
 inline constexpr std::uint8_t kTraceTimeFollows = 0x20;
 inline constexpr std::uint8_t kTraceFlag = 0x40;

@@ -317,13 +317,20 @@ bool TraceReader::read_described() {
 bool TraceReader::read_outcome() {
   if (!record_.flag) return true;
   std::uint8_t how = 0;
-  if (!get_byte(how, static_cast<std::uint8_t>(Outcome::How::kNotStarted))) return false;
+  constexpr auto kLast = static_cast<std::uint8_t>(Outcome::How::kNotStarted);
+  if (!get_byte(how, kLast | kTraceOperations)) return false;
+  const bool has_operations = (how & kTraceOperations) != 0;
+  how &= static_cast<std::uint8_t>(~kTraceOperations);
+  if (how > kLast) return false;
   record_.outcome.how = static_cast<Outcome::How>(how);
   bool has_bytes = false;
   if (!get_flag(has_bytes)) return false;
   std::uint64_t bytes = 0;
   if (has_bytes && !get(bytes, kTraceRequestMax)) return false;
   if (has_bytes) record_.outcome.bytes = Bytes{bytes};
+  std::uint64_t operations = 1;
+  if (has_operations && (!get(operations, UINT32_MAX) || operations == 0)) return false;
+  record_.outcome.operations = static_cast<std::uint32_t>(operations);
   return true;
 }
 
@@ -449,8 +456,9 @@ bool TraceReader::read_options(Target::Options& options) {
   std::uint64_t depth = 0;
   std::uint64_t byte_depth = 0;
   if (!get_as(options.gate.slots, kSlotsMax) || options.gate.slots == 0 ||
-      !get_as(options.gate.hp_slots, options.gate.slots - 1) || !get(depth, kBurstTokensMax) ||
-      depth == 0 || !get_time(rules.depth_time, Nanoseconds{0}, std::chrono::hours{1}) ||
+      !get_as(options.gate.hp_slots, options.gate.slots - 1) || !read_slots(options) ||
+      !get(depth, kBurstTokensMax) || depth == 0 ||
+      !get_time(rules.depth_time, Nanoseconds{0}, std::chrono::hours{1}) ||
       !get(byte_depth, kBurstTokensMax) || byte_depth == 0 ||
       !get_as(rules.classes_max, kEntriesMax) || !get_flag(rules.in_cluster) ||
       !read_groups(rules.groups)) {
@@ -472,6 +480,12 @@ bool TraceReader::read_options(Target::Options& options) {
   }
   options.cost = kind == 0 ? Cost::op() : kind == 1 ? Cost::bytes() : Cost::affine(base, per_kib);
   return true;
+}
+
+bool TraceReader::read_slots(Target::Options& options) {
+  bool has_target = false;
+  if (!get_flag(options.auto_slots) || !get_flag(has_target)) return false;
+  return !has_target || get_time(options.latency_target.emplace(), Nanoseconds{1}, kLong);
 }
 
 bool TraceReader::read_controller(ControllerOptions& controller) {

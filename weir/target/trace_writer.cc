@@ -45,13 +45,15 @@ class TraceWriter::Channel final : public TargetRecorder {
     }
   }
   void completed(const Request& request, const Outcome& outcome, Instant now) override {
-    if (outcome.how == Outcome::How::kDone &&
-        outcome.bytes.value_or(request.bytes) == request.bytes)
+    if (outcome.how == Outcome::How::kDone && !outcome.differs_from(request.bytes))
       return name(TraceKind::kComplete, request, now);
+    const bool has_operations = outcome.operations != 1;
     begin(TraceKind::kComplete, true, now);
     writer_.put(writer_.admitted_ - request.number);
-    writer_.put_byte(static_cast<std::uint8_t>(outcome.how));
+    writer_.put_byte(static_cast<std::uint8_t>(static_cast<std::uint8_t>(outcome.how) |
+                                               (has_operations ? kTraceOperations : 0U)));
     writer_.put_optional(outcome.bytes, [](Bytes bytes) { return bytes.count(); });
+    if (has_operations) writer_.put(outcome.operations);
     writer_.finish();
   }
   void deferred(const Request& request, Instant now) override {
@@ -260,6 +262,8 @@ void TraceWriter::put_rate(const std::optional<Rate>& rate) {
 void TraceWriter::put_options(const Target::Options& options) {
   put(options.gate.slots);
   put(options.gate.hp_slots);
+  put_byte(options.auto_slots ? 1 : 0);
+  put_optional(options.latency_target, [](Nanoseconds time) { return ns_of(time); });
   const RuleOptions& rules = options.gate.rules;
   put(rules.depth_min.count());
   put(ns_of(rules.depth_time));

@@ -134,7 +134,7 @@ void append_request(const Request& request, std::vector<std::byte>& out) {
   append_be(out, static_cast<std::uint16_t>(request.command));
   append_be(out, request.cookie);
   append_be(out, request.offset);
-  append_be(out, request.length);
+  append_be(out, static_cast<std::uint32_t>(request.length));
 }
 
 std::optional<SimpleReply> read_reply(std::span<const std::byte> bytes) {

@@ -76,7 +76,7 @@ struct SimpleReply {
   std::uint64_t cookie = 0;
   bool operator==(const SimpleReply&) const = default;
 };
-// None: it is no simple reply. REQUIRES: kReplyBytes.
+// None if it is not a simple reply. REQUIRES: kReplyBytes bytes.
 std::optional<SimpleReply> read_reply(std::span<const std::byte> bytes);
 
 }  // namespace weir::nbd

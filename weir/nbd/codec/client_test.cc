@@ -19,7 +19,8 @@ constexpr Export kOffer{.size = 1U << 30,
                         .name = "scratch",
                         .description = ""};
 
-// What the client's handshake comes to with the server side of this module, in pieces of a size.
+// The result of the client's handshake with the server side of this module, in pieces of a given
+// size.
 struct Meeting {
   explicit Meeting(const std::string& name, std::size_t piece = SIZE_MAX) : client(name) {
     server.greet(to_client);
@@ -53,7 +54,7 @@ struct Meeting {
     is_open = is_open && !to_client.empty();
   }
 
-  Handshake server{Tls::kOff};
+  Handshake server{Offers{}};
   ClientHandshake client;
   Bytes to_client, to_server;
   State state = State::kNeedBytes;
@@ -81,7 +82,7 @@ RC_GTEST_PROP(NbdClientProperty, AnySplitOpensTheExport, ()) {
   RC_ASSERT(meeting.client.session().blocks == kOffer.blocks);
 }
 
-// The client's error after a server that sends these bytes.
+// The client's error if the server sends these bytes.
 std::string error_after(Bytes bytes) {
   ClientHandshake client("scratch");
   Bytes out;

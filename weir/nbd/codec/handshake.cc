@@ -64,12 +64,6 @@ std::uint8_t bit_of(Item item) {
   return static_cast<std::uint8_t>(1U << static_cast<unsigned>(item));
 }
 
-bool is_known(std::uint32_t option) {
-  constexpr std::uint32_t kPeekExport = 4;  // withdrawn
-  return option >= static_cast<std::uint32_t>(Option::kExportName) && option != kPeekExport &&
-         option <= static_cast<std::uint32_t>(Option::kSetMetaContext);
-}
-
 bool is_string(std::string_view text) {
   return text.size() <= kStringMax && text.find('\0') == std::string_view::npos;
 }
@@ -77,6 +71,13 @@ bool is_string(std::string_view text) {
 }  // namespace
 
 // ---- reading ----
+
+bool Handshake::is_known(std::uint32_t option) const {
+  constexpr std::uint32_t kPeekExport = 4;  // withdrawn
+  const Option last = offers_.extended_headers ? Option::kExtendedHeaders : Option::kSetMetaContext;
+  return option >= static_cast<std::uint32_t>(Option::kExportName) && option != kPeekExport &&
+         option <= static_cast<std::uint32_t>(last);
+}
 
 void Handshake::greet(Output& out) const {
   std::byte* to = grow(out, 8 + 8 + 2);
@@ -137,8 +138,9 @@ Handshake::Event Handshake::read_head(Output& out) {
   if (bytes > budget_) return end(Break{BreakReason::kTooManyBytes});
   budget_ -= bytes;
   if (option_ == static_cast<std::uint32_t>(Option::kExportName)) {
-    if (tls_ == Tls::kRequired && !encrypted_) return end(Break{BreakReason::kTlsRequired});
-    if (bytes > kStringMax) return end(Break{BreakReason::kExportName});
+    if (offers_.tls == Tls::kRequired && !encrypted_) return end(Break{BreakReason::kTlsRequired});
+    // Forbidden with extended headers, and has no error reply.
+    if (bytes > kStringMax || extended_) return end(Break{BreakReason::kExportName});
   } else if (!fixed_) {
     return end(Break{BreakReason::kNotFixed});
   }
@@ -153,7 +155,7 @@ Handshake::Event Handshake::read_option(Output& out) {
     reply(OptionReply::kAck, 0, out);
     return end(Abort{});
   }
-  if (tls_ == Tls::kRequired && !encrypted_ && option != Option::kStartTls) {
+  if (offers_.tls == Tls::kRequired && !encrypted_ && option != Option::kStartTls) {
     return plain(OptionReply::kErrTlsReqd, "TLS is required", out);
   }
   if (!is_known(option_)) return plain(OptionReply::kErrUnsup, {}, out);
@@ -173,13 +175,22 @@ Handshake::Event Handshake::read_option(Output& out) {
       break;
   }
   if (!part_.empty()) return plain(OptionReply::kErrInvalid, "the option takes no data", out);
+  return read_plain(out);
+}
+
+// Options without data.
+Handshake::Event Handshake::read_plain(Output& out) {
+  const auto option = static_cast<Option>(option_);
   if (option == Option::kList) return wait(Waiting::kList, WantList{});
-  if (option == Option::kStructuredReply) {
-    structured_ = true;
+  if (option == Option::kStructuredReply && extended_) {
+    return plain(OptionReply::kErrExtHeaderReqd, "extended headers were negotiated", out);
+  }
+  if (option == Option::kStructuredReply || option == Option::kExtendedHeaders) {
+    (option == Option::kStructuredReply ? structured_ : extended_) = true;
     return plain(OptionReply::kAck, {}, out);
   }
   if (encrypted_) return plain(OptionReply::kErrInvalid, "TLS is already on", out);
-  if (tls_ == Tls::kOff) return plain(OptionReply::kErrPolicy, "TLS is not available", out);
+  if (offers_.tls == Tls::kOff) return plain(OptionReply::kErrPolicy, "TLS is not available", out);
   return wait(Waiting::kTls, WantTls{});
 }
 
@@ -225,7 +236,7 @@ Handshake::Event Handshake::read_contexts(Output& out) {
     return plain(OptionReply::kErrInvalid, "the lengths within the option are inconsistent", out);
   }
   if (!is_string(name)) return plain(OptionReply::kErrInvalid, "the export name is not valid", out);
-  if (!structured_) {
+  if (!has_chunks()) {
     return plain(OptionReply::kErrInvalid, "structured replies must be negotiated first", out);
   }
   return want_export(name, set ? Purpose::kSetContexts : Purpose::kListContexts);
@@ -283,14 +294,15 @@ Next Handshake::accept(const Export& offer, Output& out) {
 
 std::uint16_t Handshake::flags_of(const Export& offer) const {
   const unsigned plain = (offer.flags & ~unsigned{kSendDf}) | kHasFlags;
-  return static_cast<std::uint16_t>(structured_ ? plain | kSendDf : plain);
+  return static_cast<std::uint16_t>(has_chunks() ? plain | kSendDf : plain);
 }
 
 Next Handshake::enter(const Export& offer) {
   session_ = {.size = offer.size,
               .flags = flags_of(offer),
-              .structured = structured_,
-              .allocation = structured_ && allocation_ && offer.reports_allocation &&
+              .structured = has_chunks(),
+              .extended = extended_,
+              .allocation = has_chunks() && allocation_ && offer.reports_allocation &&
                             allocation_name_ == asked_name_,
               .blocks = offer.blocks};
   state_ = State::kTransmission;
@@ -378,6 +390,7 @@ Next Handshake::start_tls(Output& out) {
   reply(OptionReply::kAck, 0, out);
   encrypted_ = true;
   structured_ = false;
+  extended_ = false;
   allocation_ = false;
   return go_on();
 }
@@ -389,7 +402,7 @@ const Session& Handshake::session() const {
 
 // ---- writing ----
 
-// Writes the header of a reply and returns room for so many bytes after it.
+// Writes the header of a reply and returns room for this many bytes after it.
 std::byte* Handshake::reply(OptionReply type, std::size_t bytes, Output& out) const {
   std::byte* to = grow(out, kReplyHeadBytes + bytes);
   to = store_be(to, kOptionReplyMagic);

@@ -4,7 +4,7 @@
 // holds the socket, passes in received bytes in pieces of any size, and sends what is appended to
 // its buffer:
 //
-//   Handshake handshake(Tls::kOff);
+//   Handshake handshake({.tls = Tls::kOff});
 //   handshake.greet(out);
 //   while (...) {
 //     Event event = handshake.next(in, out);        advances `in` past the bytes it has used
@@ -22,8 +22,9 @@
 // library, never to next().
 //
 // The options are NBD_OPT_EXPORT_NAME, GO, INFO, LIST, ABORT, STRUCTURED_REPLY, LIST_META_CONTEXT,
-// SET_META_CONTEXT (base:allocation) and STARTTLS; others are answered with NBD_REP_ERR_UNSUP. An
-// invalid option is answered here and not reported to the owner.
+// SET_META_CONTEXT (base:allocation), STARTTLS and, if offered, EXTENDED_HEADERS; others are
+// answered with NBD_REP_ERR_UNSUP. An invalid option is answered here and not reported to the
+// owner.
 //
 // Memory is bounded: an option's bytes are kept up to kOptionBytesMax, and only those that have
 // arrived; longer options are skipped and rejected. A handshake of more than kOptionsMax options or
@@ -50,6 +51,12 @@ inline constexpr std::uint32_t kHandshakeBytesMax = 1U << 20;
 // The modes of the protocol's section "Server-side requirements". The owner refuses exports that
 // need TLS while the server does not, with kErrTlsReqd.
 enum class Tls : std::uint8_t { kOff, kOffered, kRequired };
+
+// What a server offers.
+struct Offers {
+  Tls tls = Tls::kOff;
+  bool extended_headers = false;
+};
 
 // The purpose of a request for an export.
 enum class Purpose : std::uint8_t {
@@ -90,7 +97,7 @@ class Handshake {
   using Output = std::vector<std::byte>;
   using Event = std::variant<NeedBytes, WantExport, WantList, WantTls, Abort, Break>;
 
-  explicit Handshake(Tls tls) : tls_(tls) {}
+  explicit Handshake(const Offers& offers) : offers_(offers) {}
 
   // Call once, before anything else.
   void greet(Output& out) const;
@@ -99,7 +106,7 @@ class Handshake {
   // kTransmission, kClose).
   Event next(Input& in, Output& out);
 
-  // REQUIRES: WantExport is unanswered; the export is valid (nbd.h).
+  // REQUIRES: WantExport is unanswered; the export is valid (protocol.h).
   Next accept(const Export& offer, Output& out);
   // REQUIRES: a Want is unanswered; the reply is an error. A text is truncated after
   // kTextMax bytes.
@@ -127,6 +134,9 @@ class Handshake {
   Event read_export_name();
   Event read_go(Output& out);
   Event read_contexts(Output& out);
+  Event read_plain(Output& out);
+  bool is_known(std::uint32_t option) const;
+  bool has_chunks() const { return structured_ || extended_; }
   Event plain(OptionReply reply, std::string_view text, Output& out);
   Event want_export(std::string_view name, Purpose purpose);
   Event wait(Waiting waiting, Event event);
@@ -143,13 +153,14 @@ class Handshake {
   void reply_text(OptionReply type, std::string_view text, Output& out) const;
   void reply_item(Item item, std::string_view text, Output& out) const;
 
-  Tls tls_;
+  Offers offers_;
   State state_ = State::kFlags;
   Waiting waiting_ = Waiting::kExport;
   bool fixed_ = false;
   bool no_zeroes_ = false;
   bool encrypted_ = false;
   bool structured_ = false;
+  bool extended_ = false;
 
   std::uint32_t options_ = 0;
   std::uint32_t budget_ = kHandshakeBytesMax;

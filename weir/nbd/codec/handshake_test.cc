@@ -54,10 +54,11 @@ std::string size_and_flags(unsigned more_flags = 0) {
   return number(1U << 20, 8) + number(kStoreFlags | kHasFlags | more_flags, 2);
 }
 
-// ---- an owner with two exports, who writes down all that happens ----
+// ---- an owner with two exports that records all events ----
 
 struct Owner {
   Tls tls = Tls::kOff;
+  bool extended_headers = false;
   BlockSizes blocks = {};
   bool requires_block_sizes = false;
   bool reports_allocation = true;
@@ -77,9 +78,11 @@ struct Record {
 template <class Shaker>
 class ConversationWith {
  public:
-  explicit ConversationWith(const Owner& owner) : owner_(owner), handshake_(owner.tls) {}
+  explicit ConversationWith(const Owner& owner)
+      : owner_(owner),
+        handshake_(Offers{.tls = owner.tls, .extended_headers = owner.extended_headers}) {}
 
-  // False when no more may be fed.
+  // False when no more bytes may be fed.
   bool feed(std::string_view bytes) {
     std::span<const std::byte> in = std::as_bytes(std::span(bytes));
     for (;;) {
@@ -160,11 +163,11 @@ std::string broken(BreakReason reason) { return "break: " + std::string(describe
 
 using Events = std::vector<std::string>;
 
-// ---- what a handshake is ----
+// ---- handshakes ----
 
 TEST(Handshake, GreetsAsAFixedNewstyleServer) {
   Handshake::Output out;
-  Handshake(Tls::kOff).greet(out);
+  Handshake({}).greet(out);
   const std::string sent(reinterpret_cast<const char*>(out.data()), out.size());
   EXPECT_EQ(sent, "NBDMAGICIHAVEOPT" + number(3, 2));
 }
@@ -342,6 +345,60 @@ TEST(Handshake, AnExportThatRequiresItsBlockSizesRefusesWhoDoesNotAsk) {
   EXPECT_EQ(old.last, Next::kClose);
 }
 
+// ---- extended headers ----
+
+constexpr Owner kExtended = {.extended_headers = true};
+
+TEST(Handshake, ExtendedHeadersAreUnknownUnlessTheyAreOffered) {
+  EXPECT_EQ(talk(client_flags() + option(Option::kExtendedHeaders)).sent,
+            reply(Option::kExtendedHeaders, OptionReply::kErrUnsup));
+  const Record record = talk(client_flags() + option(Option::kGo, asking("scratch")), kExtended);
+  EXPECT_FALSE(record.session->extended) << "nobody asked";
+  EXPECT_FALSE(record.session->structured);
+}
+
+TEST(Handshake, ExtendedHeadersBringChunksAndContexts) {
+  const Record record =
+      talk(client_flags() + option(Option::kExtendedHeaders) +
+               option(Option::kSetMetaContext, querying("scratch", {"base:allocation"})) +
+               option(Option::kGo, asking("scratch")),
+           kExtended);
+  EXPECT_TRUE(record.sent.starts_with(ack(Option::kExtendedHeaders)));
+  EXPECT_TRUE(record.session->extended);
+  EXPECT_TRUE(record.session->structured);
+  EXPECT_TRUE(record.session->allocation);
+  EXPECT_NE(record.session->flags & kSendDf, 0);
+}
+
+TEST(Handshake, ExtendedHeadersTakePrecedenceOverStructuredReplies) {
+  const Record record =
+      talk(client_flags() + option(Option::kStructuredReply) + option(Option::kExtendedHeaders) +
+               option(Option::kStructuredReply) + option(Option::kGo, asking("scratch")),
+           kExtended);
+  EXPECT_TRUE(
+      record.sent.starts_with(ack(Option::kStructuredReply) + ack(Option::kExtendedHeaders) +
+                              reply(Option::kStructuredReply, OptionReply::kErrExtHeaderReqd,
+                                    "extended headers were negotiated")));
+  EXPECT_TRUE(record.session->extended);
+}
+
+TEST(Handshake, ExtendedHeadersTakeNoDataAndAreForgottenWithTls) {
+  EXPECT_EQ(talk(client_flags() + option(Option::kExtendedHeaders, "x"), kExtended).sent,
+            reply(Option::kExtendedHeaders, OptionReply::kErrInvalid, "the option takes no data"));
+  const Record record = talk(client_flags() + option(Option::kExtendedHeaders) +
+                                 option(Option::kStartTls) + option(Option::kGo, asking("scratch")),
+                             {.tls = Tls::kOffered, .extended_headers = true});
+  EXPECT_FALSE(record.session->extended);
+}
+
+TEST(HandshakeBadInput, ExportNameIsNotForExtendedHeaders) {
+  EXPECT_EQ(talk(client_flags() + option(Option::kExtendedHeaders) +
+                     option(Option::kExportName, "scratch"),
+                 kExtended)
+                .events,
+            Events{broken(BreakReason::kExportName)});
+}
+
 // ---- TLS ----
 
 TEST(Handshake, WithoutTlsStartTlsIsAgainstPolicy) {
@@ -508,7 +565,7 @@ TEST(HandshakeBadInput, ContextsNeedStructuredReplies) {
 }
 
 TEST(HandshakeDeath, AnswersOutOfTurnAreOurMistake) {
-  Handshake handshake(Tls::kOff);
+  Handshake handshake({});
   Handshake::Output out;
   EXPECT_DEATH(handshake.accept({}, out), "assertion failed");
   EXPECT_DEATH(handshake.refuse(OptionReply::kErrPolicy, "", out), "assertion failed");
@@ -603,7 +660,7 @@ TEST(Handshake, GetsRealClientsThrough) {
 
 // ---- any split ----
 
-// A client that says more or less sensible things, and at times less.
+// Mostly valid options, sometimes invalid ones.
 std::string some_option(std::uint32_t choice) {
   const std::string names[] = {"scratch", "other", "guarded", ""};
   const std::string& name = names[choice / 16 % 4];
@@ -634,12 +691,14 @@ std::string some_option(std::uint32_t choice) {
       return choice % 64 < 16 ? option(Option::kExportName, name) : option(Option::kList);
     case 12:
       return choice % 64 < 16 ? std::string("this is no option at all") : option(5);
+    case 13:
+      return option(Option::kExtendedHeaders);
     default:
       return option(Option::kGo, asking(name, {Item::kBlockSize}));
   }
 }
 
-// In pieces of the given sizes, over and over.
+// In pieces of the given sizes, repeatedly.
 template <class Shaker>
 Record talk_in_pieces(std::string_view bytes, const std::vector<std::uint8_t>& sizes,
                       const Owner& owner) {
@@ -669,11 +728,12 @@ RC_GTEST_PROP(HandshakeProperty, AnySplitOfTheBytesGivesTheSameEvents,
               (const std::vector<std::uint32_t>& choices, const std::vector<std::uint8_t>& sizes)) {
   std::string bytes = client_flags(choices.size() % 8 == 7 ? 1 : 3);
   for (const std::uint32_t choice : choices) bytes += some_option(choice);
-  const Owner owner = {.tls = static_cast<Tls>(sizes.size() % 3)};
+  const Owner owner = {.tls = static_cast<Tls>(sizes.size() % 3),
+                       .extended_headers = sizes.size() % 2 == 0};
   RC_ASSERT(splits_agree<Handshake>(bytes, sizes, owner));
 }
 
-// Mistake: less than the head of an option is not kept.
+// Mistake: an incomplete header of an option is dropped.
 struct DropsHalves : Handshake {
   using Handshake::Handshake;
   Event next(Input& in, Output& out) {

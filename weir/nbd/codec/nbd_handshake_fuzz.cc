@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// No bytes of a client may crash the handshake, make it say more than its bounds allow or write
-// what is no reply; and in pieces they must give the same events and answers as in one. The first
-// byte chooses the server, the second the size of the pieces, the rest is what the client sends.
+// No bytes of a client may crash the handshake, or make it exceed its bounds or write anything
+// except replies; and bytes in pieces must give the same events and answers as in one piece. The
+// first byte selects the server, the second the size of the pieces; the rest is the client's bytes.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -19,9 +19,11 @@ using namespace weir::nbd;
 class Server {
  public:
   explicit Server(std::uint8_t choice)
-      : choice_(choice), handshake_(static_cast<Tls>((choice & 3U) % 3)) {}
+      : choice_(choice),
+        handshake_({.tls = static_cast<Tls>((choice & 3U) % 3),
+                    .extended_headers = (choice & 64U) != 0}) {}
 
-  // False when no more may be fed.
+  // False when no more bytes may be fed.
   bool feed(std::span<const std::byte> in) {
     for (;;) {
       const Handshake::Event event = handshake_.next(in, out_);
@@ -42,12 +44,14 @@ class Server {
     if (last_ == Next::kTransmission) {
       const Session& session = handshake_.session();
       WEIR_ASSERT(!session.allocation || session.structured);
+      WEIR_ASSERT(!session.extended || session.structured);
+      WEIR_ASSERT(!session.extended || (!old_way_ && (choice_ & 64U) != 0));
       text += std::to_string(session.flags) + (session.allocation ? "a" : "-");
     }
     return text + std::string(reinterpret_cast<const char*>(out_.data()), out_.size());
   }
 
-  // Whole replies and nothing else; the answer to NBD_OPT_EXPORT_NAME is the exception.
+  // Only whole replies; the answer to NBD_OPT_EXPORT_NAME is the exception.
   void check_replies() const {
     std::span<const std::byte> left = out_;
     while (!left.empty() && !old_way_) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// No bytes of a client may crash the reader; what it lets through must lie within the export, by a
-// reckoning of its own; and in pieces the bytes must give the same events as in one. The first byte
-// chooses the session, the second the size of the pieces, the rest is what the client sends.
+// No bytes of a client may crash the reader; accepted requests must be within the export, by an
+// independent calculation; and bytes in pieces must give the same events as in one piece. The first
+// byte selects the session, the second the size of the pieces and the headers; the rest is the
+// client's bytes.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -17,13 +18,14 @@ namespace {
 using namespace weir;
 using namespace weir::nbd;
 
-Session session_of(std::uint8_t choice) {
+Session session_of(std::uint8_t choice, bool is_extended) {
   Session session = {.size = 1U << 20, .flags = kHasFlags};
   if ((choice & 1U) != 0) session.flags |= kReadOnly;
   if ((choice & 2U) != 0) session.flags |= kSendFlush | kSendFua;
   if ((choice & 4U) != 0) session.flags |= kSendTrim | kSendCache;
   if ((choice & 8U) != 0) session.flags |= kSendWriteZeroes | kSendFastZero;
-  session.structured = (choice & 16U) != 0;
+  session.extended = is_extended;
+  session.structured = is_extended || (choice & 16U) != 0;
   if (session.structured) session.flags |= kSendDf;
   session.allocation = session.structured && (choice & 32U) != 0;
   session.blocks = {(choice & 64U) != 0 ? 512U : 1U, 4096, 1U << 16};
@@ -33,7 +35,7 @@ Session session_of(std::uint8_t choice) {
 
 class Server {
  public:
-  explicit Server(std::uint8_t choice) : reader_(session_of(choice)) {}
+  Server(std::uint8_t choice, bool is_extended) : reader_(session_of(choice, is_extended)) {}
 
   bool feed(std::span<const std::byte> in) {
     for (;;) {
@@ -81,6 +83,7 @@ class Server {
       case Command::kRead:
         WEIR_ASSERT(request.length <= session.blocks.maximum);
         add(read_reply(head, session, request));
+        if (session.structured) add(hole_reply(head, session, request));
         break;
       case Command::kWrite:
         WEIR_ASSERT(request.length <= session.blocks.maximum);
@@ -91,28 +94,34 @@ class Server {
         describe_extents(request);
         break;
       default:
-        add(done_reply(head, request.cookie));
+        add(done_reply(head, session, {request.cookie, request.offset}));
         break;
     }
   }
 
   void describe_extents(const Request& request) {
     WEIR_ASSERT(reader_.session().allocation);
-    std::vector<std::byte> buffer(BlockStatusReply::kHeadBytes + 32);
-    BlockStatusReply reply(buffer, request);
+    const Session& session = reader_.session();
+    const std::size_t head =
+        session.extended ? BlockStatusReply::kExtendedHeadBytes : BlockStatusReply::kHeadBytes;
+    const std::size_t one =
+        session.extended ? BlockStatusReply::kExtendedExtentBytes : BlockStatusReply::kExtentBytes;
+    std::vector<std::byte> buffer(head + 4 * one);
+    BlockStatusReply reply(buffer, session, request);
     std::uint32_t extent = 512;
     while (reply.add(extent, extent / 1024 % 4)) extent += 512;
     const Encoded encoded = reply.finish();
     WEIR_ASSERT(encoded.size() <= buffer.size());
-    WEIR_ASSERT(!request.has(kReqOne) || encoded.size() == BlockStatusReply::kHeadBytes + 8);
+    WEIR_ASSERT(!request.has(kReqOne) || encoded.size() == head + one);
     add(encoded);
   }
 
   void refuse(const RequestEvent& event) {
     WEIR_ASSERT(event.refusal.error != ErrorCode::kNone && !event.refusal.why.empty());
     std::array<std::byte, kReplyHeadMax> head;
-    const ErrorReply reply = error_reply(head, reader_.session(), event.request.cookie,
-                                         event.refusal.error, event.refusal.why);
+    const ErrorReply reply =
+        error_reply(head, reader_.session(), {event.request.cookie, event.request.offset},
+                    event.refusal.error, event.refusal.why);
     add(reply.head);
     add(std::as_bytes(std::span(reply.text)));
   }
@@ -127,10 +136,11 @@ class Server {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
   if (size < 2) return 0;
   std::span<const std::byte> client = std::as_bytes(std::span(bytes + 2, size - 2));
-  Server whole(bytes[0]);
+  const bool is_extended = (bytes[1] & 128U) != 0;
+  Server whole(bytes[0], is_extended);
   whole.feed(client);
 
-  Server pieces(bytes[0]);
+  Server pieces(bytes[0], is_extended);
   const std::size_t piece = bytes[1] % 64 + std::size_t{1};
   while (!client.empty()) {
     const auto first = client.first(std::min(piece, client.size()));

@@ -50,6 +50,7 @@ enum class Option : std::uint32_t {
   kStructuredReply = 8,
   kListMetaContext = 9,
   kSetMetaContext = 10,
+  kExtendedHeaders = 11,
 };
 
 // NBD_REP_*
@@ -67,6 +68,7 @@ enum class OptionReply : std::uint32_t {
   kErrShutdown = 0x8000'0007,
   kErrBlockSizeReqd = 0x8000'0008,
   kErrTooBig = 0x8000'0009,
+  kErrExtHeaderReqd = 0x8000'000A,
 };
 
 // Items of information about an export: NBD_INFO_*
@@ -93,6 +95,9 @@ inline constexpr std::uint16_t kSendFastZero = 1U << 11;
 inline constexpr std::uint32_t kRequestMagic = 0x25609513;          // NBD_REQUEST_MAGIC
 inline constexpr std::uint32_t kSimpleReplyMagic = 0x67446698;      // NBD_SIMPLE_REPLY_MAGIC
 inline constexpr std::uint32_t kStructuredReplyMagic = 0x668e33ef;  // NBD_STRUCTURED_REPLY_MAGIC
+// NBD_EXTENDED_REQUEST_MAGIC and NBD_EXTENDED_REPLY_MAGIC, of the extension EXTENDED_HEADERS
+inline constexpr std::uint32_t kExtendedRequestMagic = 0x21e41c71;
+inline constexpr std::uint32_t kExtendedReplyMagic = 0x6e8a278c;
 
 // NBD_CMD_*
 enum class Command : std::uint16_t {
@@ -112,6 +117,7 @@ inline constexpr std::uint16_t kNoHole = 1U << 1;
 inline constexpr std::uint16_t kDf = 1U << 2;
 inline constexpr std::uint16_t kReqOne = 1U << 3;
 inline constexpr std::uint16_t kFastZero = 1U << 4;
+inline constexpr std::uint16_t kPayloadLen = 1U << 5;  // with extended headers: payload follows
 
 inline constexpr std::uint16_t kReplyDone = 1U << 0;  // NBD_REPLY_FLAG_DONE
 
@@ -121,6 +127,7 @@ enum class ReplyType : std::uint16_t {
   kOffsetData = 1,
   kOffsetHole = 2,
   kBlockStatus = 5,
+  kBlockStatusExt = 6,
   kError = 0x8001,
 };
 
@@ -170,7 +177,8 @@ struct Export {
 struct Session {
   std::uint64_t size = 0;
   std::uint16_t flags = 0;
-  bool structured = false;  // replies
+  bool structured = false;  // replies are chunks
+  bool extended = false;    // all headers have 32 bytes and 64-bit lengths; implies structured
   bool allocation = false;  // block status of base:allocation
   BlockSizes blocks = {};
 
@@ -187,7 +195,7 @@ enum class BreakReason : std::uint8_t {
   kExportName,      // NBD_OPT_EXPORT_NAME for an unavailable export: it has no error reply
   kTlsRequired,     // the same, because TLS is required
   kNotARequest,     // no magic number at the start of a request
-  kPayload,         // a write of more than kPayloadMax
+  kPayload,         // a payload of more than kPayloadMax
 };
 inline constexpr std::size_t kBreakReasons = 9;
 

@@ -40,7 +40,7 @@ std::vector<std::byte> requests(Command command, std::size_t count, std::size_t 
 
 constexpr std::size_t kBatch = 32;
 
-// Parse, check, and make the reply's head.
+// Parse, check, and write the reply header.
 void BM_Nbd_read(benchmark::State& state) {
   const std::vector<std::byte> bytes = requests(Command::kRead, kBatch, 0);
   RequestReader reader(session_of(state.range(0) != 0));
@@ -57,7 +57,7 @@ void BM_Nbd_read(benchmark::State& state) {
 }
 BENCHMARK(BM_Nbd_read)->ArgName("structured")->Arg(0)->Arg(1);
 
-// Parse, check, pass the payload by without copying it, and make the reply.
+// Parse, check, skip the payload without copying it, and write the reply.
 void BM_Nbd_write(benchmark::State& state) {
   const std::vector<std::byte> bytes = requests(Command::kWrite, kBatch, 4096);
   RequestReader reader(session_of(true));
@@ -68,14 +68,14 @@ void BM_Nbd_write(benchmark::State& state) {
     if (in.empty()) in = bytes;
     const RequestEvent event = reader.next(in);
     benchmark::DoNotOptimize(reader.next(in).payload.data());
-    benchmark::DoNotOptimize(done_reply(head, event.request.cookie).data());
+    benchmark::DoNotOptimize(done_reply(head, reader.session(), {event.request.cookie}).data());
     benchmark::ClobberMemory();
   }
   state.counters["allocations"] = static_cast<double>(allocations() - allocated);
 }
 BENCHMARK(BM_Nbd_write);
 
-// A head that came in two pieces.
+// A header that arrived in two pieces.
 void BM_Nbd_split_read(benchmark::State& state) {
   const std::vector<std::byte> bytes = requests(Command::kRead, 1, 0);
   RequestReader reader(session_of(true));

@@ -45,7 +45,7 @@ TEST(Nbd, TextsAreCutBetweenCharacters) {
   EXPECT_EQ(cut_text("short"), "short");
   EXPECT_EQ(cut_text(std::string(300, 'x')).size(), kTextMax);
   std::string text(kTextMax - 1, 'x');
-  text += "\xc3\xa9 and more";  // an e with an accent, whose second byte would be the first cut
+  text += "\xc3\xa9 and more";  // an accented e, whose second byte would be cut off
   EXPECT_EQ(cut_text(text), std::string(kTextMax - 1, 'x'));
 }
 

@@ -29,7 +29,7 @@ struct CommandTraits {
   bool has_range = true;     // otherwise offset and length must be zero
   bool has_payload = false;  // in the request or the reply: held to the maximum
   std::uint16_t needs = 0;   // the transmission flag that offers it; 0: always available
-  std::uint16_t flags = 0;   // that mean something; kFua may be set on all
+  std::uint16_t flags = 0;   // valid for the command; kFua may be set on all
   ErrorCode past_end = ErrorCode::kInval;
 };
 
@@ -93,12 +93,17 @@ tl::expected<Request, Refusal> check(const RawRequest& raw, const Session& sessi
   if (traits.writes && (session.flags & kReadOnly) != 0) [[unlikely]] {
     return refuse(ErrorCode::kPerm, "the export is read-only");
   }
-  const unsigned allowed = (traits.flags | unsigned{kFua}) & usable_flags(session);
+  const bool is_write = command == Command::kWrite;
+  const unsigned payload = session.extended && is_write ? kPayloadLen : 0U;
+  const unsigned allowed = ((traits.flags | unsigned{kFua}) & usable_flags(session)) | payload;
   if ((raw.flags & ~allowed) != 0) [[unlikely]] {
     return refuse(kInval, "a flag that is not valid for this command");
   }
   if ((traits.needs & ~unsigned{session.flags}) != 0) [[unlikely]] {
     return refuse(kInval, "the export does not offer this command");
+  }
+  if ((payload & ~unsigned{raw.flags}) != 0) [[unlikely]] {
+    return refuse(kInval, "a write without the flag for its payload");
   }
   if (command == Command::kBlockStatus && !session.allocation) [[unlikely]] {
     return refuse(kInval, "no metadata context was negotiated");
@@ -145,13 +150,13 @@ RequestEvent RequestReader::next(Input& in) {
     const std::size_t skipped = std::min<std::size_t>(left_, in.size());
     in = in.subspan(skipped);
     pass(skipped);
-    if (state_ == State::kHead) return refused(skipped_cookie_, refusal_);
+    if (state_ == State::kHead) return refused(skipped_cookie_, skipped_offset_, refusal_);
   }
   if (state_ != State::kHead) return {};
 
-  if (head_size_ == 0 && in.size() >= kRequestBytes) [[likely]] {
+  if (head_size_ == 0 && in.size() >= head_bytes()) [[likely]] {
     const std::byte* head = in.data();
-    in = in.subspan(kRequestBytes);
+    in = in.subspan(head_bytes());
     return judge(head, in);
   }
   if (!gather(in)) return {};
@@ -160,14 +165,14 @@ RequestEvent RequestReader::next(Input& in) {
 }
 
 bool RequestReader::gather(Input& in) {
-  const std::size_t taken = std::min(kRequestBytes - head_size_, in.size());
+  const std::size_t taken = std::min(head_bytes() - head_size_, in.size());
   std::copy_n(in.begin(), taken, head_.begin() + head_size_);
   head_size_ = static_cast<std::uint8_t>(head_size_ + taken);
   in = in.subspan(taken);
-  return head_size_ == kRequestBytes;
+  return head_size_ == head_bytes();
 }
 
-// So many bytes of a payload have been received.
+// This many bytes of a payload have been received.
 void RequestReader::pass(std::size_t bytes) {
   left_ -= static_cast<std::uint32_t>(bytes);
   if (left_ == 0) state_ = State::kHead;
@@ -179,28 +184,33 @@ void RequestReader::payload_received(std::uint32_t bytes) {
 }
 
 RequestEvent RequestReader::judge(const std::byte* head, Input& in) {
-  if (load_be<std::uint32_t>(head) != kRequestMagic) [[unlikely]] {
+  const bool is_extended = session_.extended;
+  if (load_be<std::uint32_t>(head) != (is_extended ? kExtendedRequestMagic : kRequestMagic))
+      [[unlikely]] {
     return end(RequestEvent::Kind::kBreak, BreakReason::kNotARequest);
   }
   const RawRequest raw = {.flags = load_be<std::uint16_t>(head + 4),
                           .command = load_be<std::uint16_t>(head + 6),
                           .cookie = load_cookie(head + 8),
                           .offset = load_be<std::uint64_t>(head + 16),
-                          .length = load_be<std::uint32_t>(head + 24)};
+                          .length = is_extended ? load_be<std::uint64_t>(head + 24)
+                                                : load_be<std::uint32_t>(head + 24)};
   if (raw.command == static_cast<std::uint16_t>(Command::kDisc)) [[unlikely]] {
     return end(RequestEvent::Kind::kDisconnect, {});
   }
-  const bool is_write = raw.command == static_cast<std::uint16_t>(Command::kWrite);
-  if (is_write && raw.length > kPayloadMax) [[unlikely]] {
+  const bool has_payload = is_extended ? (raw.flags & kPayloadLen) != 0
+                                       : raw.command == static_cast<std::uint16_t>(Command::kWrite);
+  if (has_payload && raw.length > kPayloadMax) [[unlikely]] {
     return end(RequestEvent::Kind::kBreak, BreakReason::kPayload);
   }
   const auto checked = check(raw, session_);
-  const std::uint32_t payload = is_write ? raw.length : 0;
+  const std::uint32_t payload = has_payload ? static_cast<std::uint32_t>(raw.length) : 0;
   if (!checked) [[unlikely]] {
-    if (payload == 0) return refused(raw.cookie, checked.error());
+    if (payload == 0) return refused(raw.cookie, raw.offset, checked.error());
     state_ = State::kSkip;
     left_ = payload;
     skipped_cookie_ = raw.cookie;
+    skipped_offset_ = raw.offset;
     refusal_ = checked.error();
     return next(in);
   }
@@ -214,11 +224,13 @@ RequestEvent RequestReader::judge(const std::byte* head, Input& in) {
   return event;
 }
 
-RequestEvent RequestReader::refused(std::uint64_t cookie, const Refusal& refusal) {
+RequestEvent RequestReader::refused(std::uint64_t cookie, std::uint64_t offset,
+                                    const Refusal& refusal) {
   RequestEvent event;
   event.kind = RequestEvent::Kind::kRefused;
   event.refusal = refusal;
   event.request.cookie = cookie;
+  event.request.offset = offset;
   return event;
 }
 
@@ -240,13 +252,14 @@ std::byte* store_simple(std::byte* to, ErrorCode error, std::uint64_t cookie) {
   return store_cookie(to, cookie);
 }
 
-std::byte* store_chunk(std::byte* to, Chunk chunk, ReplyType type, std::uint64_t cookie,
-                       std::uint32_t bytes) {
-  to = store_be(to, kStructuredReplyMagic);
+std::byte* store_chunk(std::byte* to, bool is_extended, const Asked& asked, Chunk chunk,
+                       ReplyType type, std::uint32_t bytes) {
+  to = store_be(to, is_extended ? kExtendedReplyMagic : kStructuredReplyMagic);
   to = store_be<std::uint16_t>(to, chunk == Chunk::kLast ? kReplyDone : 0);
   to = store_be(to, static_cast<std::uint16_t>(type));
-  to = store_cookie(to, cookie);
-  return store_be(to, bytes);
+  to = store_cookie(to, asked.cookie);
+  if (!is_extended) return store_be(to, bytes);
+  return store_be(store_be(to, asked.offset), std::uint64_t{bytes});
 }
 
 Encoded up_to(std::span<const std::byte> buffer, const std::byte* end) {
@@ -255,76 +268,106 @@ Encoded up_to(std::span<const std::byte> buffer, const std::byte* end) {
 
 }  // namespace
 
-Encoded done_reply(ReplyHead to, std::uint64_t cookie) {
-  return up_to(to, store_simple(to.data(), ErrorCode::kNone, cookie));
+Encoded done_reply(ReplyHead to, const Session& session, const Asked& asked) {
+  if (session.extended) return none_chunk(to, session, asked);
+  return up_to(to, store_simple(to.data(), ErrorCode::kNone, asked.cookie));
 }
 
 Encoded read_reply(ReplyHead to, const Session& session, const Request& request) {
-  if (!session.structured) return done_reply(to, request.cookie);
-  return data_chunk(to, request.cookie, request.offset, request.length, Chunk::kLast);
+  const Asked asked = {request.cookie, request.offset};
+  if (!session.structured) return done_reply(to, session, asked);
+  return data_chunk(to, session, asked, request.offset, static_cast<std::uint32_t>(request.length),
+                    Chunk::kLast);
 }
 
-ErrorReply error_reply(ReplyHead to, const Session& session, std::uint64_t cookie, ErrorCode error,
+Encoded hole_reply(ReplyHead to, const Session& session, const Request& request) {
+  return hole_chunk(to, session, {request.cookie, request.offset}, request.offset,
+                    static_cast<std::uint32_t>(request.length), Chunk::kLast);
+}
+
+ErrorReply error_reply(ReplyHead to, const Session& session, const Asked& asked, ErrorCode error,
                        std::string_view text) {
   WEIR_ASSERT(error != ErrorCode::kNone);
-  if (!session.structured) return {up_to(to, store_simple(to.data(), error, cookie)), {}};
+  if (!session.structured) return {up_to(to, store_simple(to.data(), error, asked.cookie)), {}};
   const std::string_view fitting = cut_text(text);
-  std::byte* end = store_chunk(to.data(), Chunk::kLast, ReplyType::kError, cookie,
+  std::byte* end = store_chunk(to.data(), session.extended, asked, Chunk::kLast, ReplyType::kError,
                                static_cast<std::uint32_t>(4 + 2 + fitting.size()));
   end = store_be(end, static_cast<std::uint32_t>(error));
   return {up_to(to, store_be(end, static_cast<std::uint16_t>(fitting.size()))), fitting};
 }
 
-Encoded data_chunk(ReplyHead to, std::uint64_t cookie, std::uint64_t offset, std::uint32_t length,
-                   Chunk chunk) {
+Encoded data_chunk(ReplyHead to, const Session& session, const Asked& asked, std::uint64_t offset,
+                   std::uint32_t length, Chunk chunk) {
   WEIR_ASSERT(length > 0 && length <= kPayloadMax, length);
-  std::byte* end = store_chunk(to.data(), chunk, ReplyType::kOffsetData, cookie, 8 + length);
+  std::byte* end =
+      store_chunk(to.data(), session.extended, asked, chunk, ReplyType::kOffsetData, 8 + length);
   return up_to(to, store_be(end, offset));
 }
 
-Encoded hole_chunk(ReplyHead to, std::uint64_t cookie, std::uint64_t offset, std::uint32_t length,
-                   Chunk chunk) {
-  WEIR_ASSERT(length > 0);
-  std::byte* end = store_chunk(to.data(), chunk, ReplyType::kOffsetHole, cookie, 8 + 4);
+Encoded hole_chunk(ReplyHead to, const Session& session, const Asked& asked, std::uint64_t offset,
+                   std::uint32_t length, Chunk chunk) {
+  WEIR_ASSERT(length > 0 && session.structured);
+  std::byte* end =
+      store_chunk(to.data(), session.extended, asked, chunk, ReplyType::kOffsetHole, 8 + 4);
   end = store_be(end, offset);
   return up_to(to, store_be(end, length));
 }
 
-Encoded none_chunk(ReplyHead to, std::uint64_t cookie) {
-  return up_to(to, store_chunk(to.data(), Chunk::kLast, ReplyType::kNone, cookie, 0));
+Encoded none_chunk(ReplyHead to, const Session& session, const Asked& asked) {
+  return up_to(to,
+               store_chunk(to.data(), session.extended, asked, Chunk::kLast, ReplyType::kNone, 0));
 }
 
-BlockStatusReply::BlockStatusReply(std::span<std::byte> to, const Request& request)
-    : to_(to), cookie_(request.cookie), left_(request.length), one_(request.has(kReqOne)) {
-  WEIR_ASSERT(to.size() >= kHeadBytes + kExtentBytes, to.size());
+BlockStatusReply::BlockStatusReply(std::span<std::byte> to, const Session& session,
+                                   const Request& request)
+    : to_(to),
+      size_(session.extended ? kExtendedHeadBytes : kHeadBytes),
+      asked_{request.cookie, request.offset},
+      left_(request.length),
+      is_extended_(session.extended),
+      one_(request.has(kReqOne)) {
+  WEIR_ASSERT(to.size() >= size_ + extent_bytes(), to.size());
   WEIR_ASSERT(request.command == Command::kBlockStatus);
 }
 
 bool BlockStatusReply::add(std::uint64_t length, std::uint32_t state) {
   WEIR_ASSERT(length > 0 && left_ > 0, length, left_);
-  const auto fitting = static_cast<std::uint32_t>(std::min<std::uint64_t>(length, left_));
+  const std::uint64_t fitting = std::min(length, left_);
   if (length_ > 0 && state == state_) {
     length_ += fitting;
-    size_ -= kExtentBytes;
+    size_ -= extent_bytes();
   } else {
-    if (length_ > 0 && (one_ || to_.size() - size_ < kExtentBytes)) {
+    if (length_ > 0 && (one_ || to_.size() - size_ < extent_bytes())) {
       left_ = 0;  // no room for another one
       return false;
     }
     length_ = fitting;
     state_ = state;
+    ++count_;
   }
   left_ -= fitting;
-  store_be(store_be(to_.data() + size_, length_), state_);
-  size_ += kExtentBytes;
+  store_last();
   return left_ > 0;
+}
+
+void BlockStatusReply::store_last() {
+  std::byte* const to = to_.data() + size_;
+  if (is_extended_) {
+    store_be(store_be(to, length_), std::uint64_t{state_});  // padding of 32 bits, then the state
+  } else {
+    store_be(store_be(to, static_cast<std::uint32_t>(length_)), state_);
+  }
+  size_ += extent_bytes();
 }
 
 Encoded BlockStatusReply::finish() {
   WEIR_ASSERT(length_ > 0);
-  std::byte* to = store_chunk(to_.data(), Chunk::kLast, ReplyType::kBlockStatus, cookie_,
-                              static_cast<std::uint32_t>(size_ - kChunkBytes));
-  store_be(to, kAllocationContextId);
+  const std::size_t chunk = is_extended_ ? kExtendedChunkBytes : kChunkBytes;
+  std::byte* to = store_chunk(to_.data(), is_extended_, asked_, Chunk::kLast,
+                              is_extended_ ? ReplyType::kBlockStatusExt : ReplyType::kBlockStatus,
+                              static_cast<std::uint32_t>(size_ - chunk));
+  to = store_be(to, kAllocationContextId);
+  if (is_extended_) store_be(to, count_);
   return to_.first(size_);
 }
 

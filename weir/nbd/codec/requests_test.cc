@@ -31,8 +31,12 @@ constexpr Session kAll = {.size = kSize,
                           .structured = true,
                           .allocation = true};
 constexpr Session kBare = {.size = kSize, .flags = kHasFlags};
+// Larger than compact headers can request at once.
+constexpr std::uint64_t kLarge = std::uint64_t{1} << 40;
+constexpr Session kWide = {
+    .size = kLarge, .flags = kAll.flags, .structured = true, .extended = true, .allocation = true};
 
-// Of kInval and the like, for a request in the session; kNone if it is accepted.
+// The error code for a request in the session; kNone if it is accepted.
 ErrorCode error_of(const RawRequest& raw, const Session& session = kAll) {
   const auto checked = check(raw, session);
   return checked ? ErrorCode::kNone : checked.error().error;
@@ -52,7 +56,7 @@ constexpr Command kWithRange[] = {Command::kRead,  Command::kWrite,       Comman
 constexpr ErrorCode kNone = ErrorCode::kNone;
 constexpr ErrorCode kInval = ErrorCode::kInval;
 
-// ---- what a request may be ----
+// ---- valid and invalid requests ----
 
 TEST(NbdCheck, AcceptsEveryCommandThatIsOffered) {
   for (const Command command : kWithRange) EXPECT_EQ(error_of(raw(command)), kNone);
@@ -193,18 +197,18 @@ std::string request(Command command, std::uint64_t cookie, std::uint64_t offset,
          number(cookie, 8) + number(offset, 8) + number(length, 4);
 }
 
-// The cookie as the client's bytes: it is not a number to the reader.
+// The cookie as the client's bytes: the reader does not interpret it as a number.
 std::string cookie_bytes(std::uint64_t cookie) {
   return {reinterpret_cast<const char*>(&cookie), sizeof cookie};
 }
 
-// All that a reader says, payload joined. The end is the last entry, if it comes.
+// All events of a reader, with joined payload. The last entry is the end, if it is reached.
 template <class Reader>
 class Log {
  public:
   explicit Log(const Session& session) : reader_(session) {}
 
-  // False when no more may be fed.
+  // False when no more bytes may be fed.
   bool feed(std::string_view bytes) {
     std::span<const std::byte> in = std::as_bytes(std::span(bytes));
     for (;;) {
@@ -353,9 +357,70 @@ TEST(RequestReader, ReadsWhatRealClientsSend) {
             (Lines{"read " + std::string("\0\0\0\0\0\0\0\x01", 8) + " 0+8192 0:", "disconnect"}));
 }
 
+// ---- extended headers ----
+
+std::string wide_request(Command command, std::uint64_t offset, std::uint64_t length,
+                         std::uint16_t flags = 0) {
+  return number(kExtendedRequestMagic, 4) + number(flags, 2) + number(code(command), 2) +
+         number(kCookie, 8) + number(offset, 8) + number(length, 8);
+}
+
+TEST(ExtendedRequests, LengthsHave64Bits) {
+  const std::uint64_t most = std::uint64_t{5} << 32;
+  EXPECT_EQ(
+      read(wide_request(Command::kTrim, 0, most) +
+               wide_request(Command::kWriteZeroes, 512, kLarge - 512) +
+               wide_request(Command::kBlockStatus, 0, kLarge) +
+               wide_request(Command::kCache, 0, kLarge + 1) +
+               wide_request(Command::kTrim, UINT64_MAX, UINT64_MAX) +
+               wide_request(Command::kDisc, 0, 0),
+           kWide),
+      (Lines{"trim abcdefgh 0+21474836480 0:", "zero abcdefgh 512+1099511627264 0:",
+             "status abcdefgh 0+1099511627776 0:", "refused abcdefgh past the end of the export",
+             "refused abcdefgh past the end of the export", "disconnect"}));
+}
+
+TEST(ExtendedRequests, ReadsAreHeldToTheMaximum) {
+  EXPECT_EQ(
+      read(wide_request(Command::kRead, 0, kWide.blocks.maximum) +
+               wide_request(Command::kRead, 0, std::uint64_t{1} << 33),
+           kWide),
+      (Lines{"read abcdefgh 0+33554432 0:", "refused abcdefgh more than the maximum block size"}));
+}
+
+TEST(ExtendedRequests, AWriteNeedsTheFlagOfItsPayload) {
+  EXPECT_EQ(read(wide_request(Command::kWrite, 0, 5, kPayloadLen | kFua) + "hello" +
+                     wide_request(Command::kWrite, 0, 5) + wide_request(Command::kFlush, 0, 0),
+                 kWide),
+            (Lines{"write abcdefgh 0+5 1:hello",
+                   "refused abcdefgh a write without the flag for its payload",
+                   "flush abcdefgh 0+0 0:"}));
+}
+
+TEST(ExtendedRequests, PayloadThatNoCommandTakesIsSkipped) {
+  EXPECT_EQ(read(wide_request(Command::kRead, 0, 5, kPayloadLen) + "hello" +
+                     wide_request(static_cast<Command>(99), 0, 3, kPayloadLen) + "abc" +
+                     wide_request(Command::kFlush, 0, 0),
+                 kWide),
+            (Lines{"refused abcdefgh a flag that is not valid for this command",
+                   "refused abcdefgh unknown command", "flush abcdefgh 0+0 0:"}));
+  EXPECT_EQ(
+      read(wide_request(Command::kTrim, 0, std::uint64_t{kPayloadMax} + 1, kPayloadLen), kWide),
+      Lines{"break: " + std::string(describe(BreakReason::kPayload))});
+}
+
+TEST(ExtendedRequests, EachKindOfHeaderIsOnlyForItsSession) {
+  const Lines broken = {"break: " + std::string(describe(BreakReason::kNotARequest))};
+  EXPECT_EQ(read(request(Command::kRead, kCookie, 0, 512) + "more", kWide), broken);
+  EXPECT_EQ(read(wide_request(Command::kRead, 0, 512)), broken);
+  EXPECT_EQ(read(request(Command::kWrite, kCookie, 0, 1, kPayloadLen) + "x"),
+            Lines{"refused abcdefgh a flag that is not valid for this command"});
+}
+
 // ---- any split ----
 
-// Mostly sensible; cookies without meaning, so that the same bytes stand in payloads and heads.
+// Mostly valid requests; cookies are arbitrary, so that payloads and headers contain the same
+// bytes.
 std::string some_request(std::uint32_t choice) {
   const std::uint64_t offset = choice % 7 == 0 ? kSize - 2 : choice;
   const std::uint32_t length = choice / 8 % 50;
@@ -371,8 +436,9 @@ std::string some_request(std::uint32_t choice) {
 }
 
 template <class Reader>
-Lines read_in_pieces(std::string_view bytes, const std::vector<std::uint8_t>& sizes) {
-  Log<Reader> log(kAll);
+Lines read_in_pieces(std::string_view bytes, const std::vector<std::uint8_t>& sizes,
+                     const Session& session) {
+  Log<Reader> log(session);
   for (std::size_t i = 0, place = 0; place < bytes.size(); ++i) {
     const std::size_t size = sizes.empty() ? 1 : sizes[i % sizes.size()] % 64 + 1;
     const std::string_view piece = bytes.substr(place, size);
@@ -383,11 +449,20 @@ Lines read_in_pieces(std::string_view bytes, const std::vector<std::uint8_t>& si
 }
 
 template <class Reader>
-bool splits_agree(std::string_view bytes, const std::vector<std::uint8_t>& sizes) {
-  Log<Reader> whole(kAll);
+bool splits_agree(std::string_view bytes, const std::vector<std::uint8_t>& sizes,
+                  const Session& session = kAll) {
+  Log<Reader> whole(session);
   whole.feed(bytes);
-  return read_in_pieces<Reader>(bytes, sizes) == whole.lines &&
-         read_in_pieces<Reader>(bytes, {}) == whole.lines;
+  return read_in_pieces<Reader>(bytes, sizes, session) == whole.lines &&
+         read_in_pieces<Reader>(bytes, {}, session) == whole.lines;
+}
+
+std::string some_wide_request(std::uint32_t choice) {
+  const auto command = static_cast<Command>(choice % 9 == 2 ? 4 : choice % 9);
+  const std::uint32_t length = choice / 8 % 50;
+  const bool has_payload = choice % 3 == 0 || command == Command::kWrite;
+  const auto flags = static_cast<std::uint16_t>(has_payload ? kPayloadLen : 0);
+  return wide_request(command, choice, length, flags) + std::string(has_payload ? length : 0, 'p');
 }
 
 RC_GTEST_PROP(RequestReaderProperty, AnySplitOfTheBytesGivesTheSameEvents,
@@ -397,7 +472,14 @@ RC_GTEST_PROP(RequestReaderProperty, AnySplitOfTheBytesGivesTheSameEvents,
   RC_ASSERT(splits_agree<RequestReader>(bytes, sizes));
 }
 
-// Mistake: a head that has not come wholly is dropped.
+RC_GTEST_PROP(RequestReaderProperty, AnySplitOfExtendedRequestsGivesTheSameEvents,
+              (const std::vector<std::uint32_t>& choices, const std::vector<std::uint8_t>& sizes)) {
+  std::string bytes;
+  for (const std::uint32_t choice : choices) bytes += some_wide_request(choice);
+  RC_ASSERT(splits_agree<RequestReader>(bytes, sizes, kWide));
+}
+
+// Mistake: an incomplete header is dropped.
 struct DropsHalves : RequestReader {
   using RequestReader::RequestReader;
   RequestEvent next(Input& in) {
@@ -406,7 +488,7 @@ struct DropsHalves : RequestReader {
   }
 };
 
-// Mistake: a payload is thought to come with its head.
+// Mistake: the payload is expected together with its header.
 struct ForgetsPayload : RequestReader {
   using RequestReader::RequestReader;
   RequestEvent next(Input& in) {
@@ -428,7 +510,7 @@ TEST(RequestReaderProperty, TheCheckOfSplitsBites) {
   EXPECT_FALSE(splits_agree<ForgetsPayload>(bytes, {27}));
 }
 
-// What is accepted lies within the export, whatever was asked.
+// Accepted requests are within the export, whatever was requested.
 template <class Check>
 bool lies_within(const RawRequest& asked, const Session& session, Check accept) {
   const auto checked = accept(asked, session);
@@ -469,12 +551,14 @@ TEST(NbdCheckProperty, TheCheckOfRangesBites) {
 
 // ---- replies ----
 
+constexpr Asked kAsked = {kCookie, 4096};
+
 class NbdReplies : public testing::Test {
  protected:
   std::array<std::byte, kReplyHeadMax> head{};
 
   std::string error(const Session& session, ErrorCode code, std::string_view text) {
-    const ErrorReply reply = error_reply(head, session, kCookie, code, text);
+    const ErrorReply reply = error_reply(head, session, kAsked, code, text);
     return to_string(reply.head) + std::string(reply.text);
   }
 };
@@ -491,7 +575,7 @@ std::string chunk(std::uint16_t flags, ReplyType type, const std::string& body,
 }
 
 TEST_F(NbdReplies, SuccessIsASimpleReply) {
-  EXPECT_EQ(to_string(done_reply(head, kCookie)), simple(0));
+  EXPECT_EQ(to_string(done_reply(head, kAll, kAsked)), simple(0));
 }
 
 TEST_F(NbdReplies, AReadsHeadIsForThePayloadThatFollows) {
@@ -502,13 +586,53 @@ TEST_F(NbdReplies, AReadsHeadIsForThePayloadThatFollows) {
 }
 
 TEST_F(NbdReplies, AReadMayBeInChunks) {
-  EXPECT_EQ(to_string(data_chunk(head, kCookie, 0, 512, Chunk::kMore)),
+  EXPECT_EQ(to_string(data_chunk(head, kAll, kAsked, 0, 512, Chunk::kMore)),
             chunk(0, ReplyType::kOffsetData, number(0, 8), 512));
-  EXPECT_EQ(to_string(hole_chunk(head, kCookie, 512, 1024, Chunk::kMore)),
+  EXPECT_EQ(to_string(hole_chunk(head, kAll, kAsked, 512, 1024, Chunk::kMore)),
             chunk(0, ReplyType::kOffsetHole, number(512, 8) + number(1024, 4)));
-  EXPECT_EQ(to_string(hole_chunk(head, kCookie, 512, 1024, Chunk::kLast)),
+  EXPECT_EQ(to_string(hole_chunk(head, kAll, kAsked, 512, 1024, Chunk::kLast)),
             chunk(kReplyDone, ReplyType::kOffsetHole, number(512, 8) + number(1024, 4)));
-  EXPECT_EQ(to_string(none_chunk(head, kCookie)), chunk(kReplyDone, ReplyType::kNone, ""));
+  EXPECT_EQ(to_string(none_chunk(head, kAll, kAsked)), chunk(kReplyDone, ReplyType::kNone, ""));
+}
+
+TEST_F(NbdReplies, AReadOfZeroesIsAHole) {
+  const Request asked = {kCookie, 4096, 512, Command::kRead, 0};
+  EXPECT_EQ(to_string(hole_reply(head, kAll, asked)),
+            chunk(kReplyDone, ReplyType::kOffsetHole, number(4096, 8) + number(512, 4)));
+}
+
+std::string wide_chunk(ReplyType type, const std::string& body, std::size_t payload = 0,
+                       std::uint64_t offset = 4096) {
+  return number(kExtendedReplyMagic, 4) + number(kReplyDone, 2) +
+         number(static_cast<std::uint16_t>(type), 2) + cookie_bytes(kCookie) + number(offset, 8) +
+         number(body.size() + payload, 8) + body;
+}
+
+TEST_F(NbdReplies, WithExtendedHeadersEveryReplyRepeatsTheOffset) {
+  const Request asked = {kCookie, 4096, 512, Command::kRead, 0};
+  EXPECT_EQ(to_string(done_reply(head, kWide, kAsked)), wide_chunk(ReplyType::kNone, ""));
+  EXPECT_EQ(to_string(read_reply(head, kWide, asked)),
+            wide_chunk(ReplyType::kOffsetData, number(4096, 8), 512));
+  EXPECT_EQ(to_string(hole_reply(head, kWide, asked)),
+            wide_chunk(ReplyType::kOffsetHole, number(4096, 8) + number(512, 4)));
+  EXPECT_EQ(error(kWide, ErrorCode::kIo, "bad"),
+            wide_chunk(ReplyType::kError, number(5, 4) + number(3, 2) + "bad"));
+}
+
+TEST_F(NbdReplies, ExtendedExtentsHaveLengthsOf64Bits) {
+  std::vector<std::byte> buffer(BlockStatusReply::kExtendedHeadBytes +
+                                2 * BlockStatusReply::kExtendedExtentBytes);
+  BlockStatusReply status(buffer, kWide, {kCookie, 0, kLarge, Command::kBlockStatus, 0});
+  EXPECT_TRUE(status.add(std::uint64_t{1} << 35, kStateHole));
+  EXPECT_TRUE(status.add(std::uint64_t{1} << 35, kStateHole));
+  EXPECT_TRUE(status.add(512, 0));
+  EXPECT_FALSE(status.add(512, kStateHole)) << "no room";
+  EXPECT_EQ(to_string(status.finish()),
+            wide_chunk(ReplyType::kBlockStatusExt,
+                       number(kAllocationContextId, 4) + number(2, 4) +
+                           number(std::uint64_t{1} << 36, 8) + number(kStateHole, 8) +
+                           number(512, 8) + number(0, 8),
+                       0, 0));
 }
 
 TEST_F(NbdReplies, ErrorsCarryATextWhereTheyCan) {
@@ -524,12 +648,12 @@ TEST_F(NbdReplies, ErrorsCarryATextWhereTheyCan) {
 
 class BlockStatus : public testing::Test {
  protected:
-  // The reply to so many bytes at 0 with room for so many extents.
+  // The reply to a request for this many bytes at 0, with room for this many extents.
   static std::string reply(std::uint32_t length, std::uint16_t flags, std::size_t extents_max,
                            const std::vector<std::pair<std::uint64_t, std::uint32_t>>& extents) {
     std::vector<std::byte> buffer(BlockStatusReply::kHeadBytes +
                                   extents_max * BlockStatusReply::kExtentBytes);
-    BlockStatusReply status(buffer, {kCookie, 0, length, Command::kBlockStatus, flags});
+    BlockStatusReply status(buffer, kAll, {kCookie, 0, length, Command::kBlockStatus, flags});
     for (const auto& [extent, state] : extents) {
       if (!status.add(extent, state)) break;
     }

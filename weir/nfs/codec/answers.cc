@@ -9,14 +9,14 @@
 namespace weir::nfs {
 namespace {
 
-// Whether the call is one that may be told to come again, by what is in it.
+// Whether the contents of the call allow an answer that tells the client to try again.
 bool may_come_again(const Call& call) {
   const PendingCall pending = pending_of(call);
   return pending.is_answerable && call.urgency == Urgency::kQueued;
 }
 
 bool may_come_again(const Call& call, const CompoundCall& compound) {
-  // Of a large write only the front is at hand.
+  // Only the start of a large write is available.
   const bool is_walked = compound.end == WalkEnd::kEnd ||
                          (compound.end == WalkEnd::kMissing && compound.has(Op::kWrite));
   if (!may_come_again(call) || !is_walked || compound.releases) return false;

@@ -20,7 +20,7 @@ bool is_nfs(const CallHeader& header) {
   return header.program == kNfsProgram || header.program == kNfsAclProgram;
 }
 
-// Whether the header was read up to the procedure.
+// Whether the header was parsed up to the procedure.
 bool has_procedure(const CallHeader& header) {
   return header.defect != Defect::kShortHeader && header.defect != Defect::kMissingHeader &&
          header.defect != Defect::kMessageType && header.defect != Defect::kRpcVersion;
@@ -40,14 +40,14 @@ void read_body(XdrReader arguments, const CostModel& model, Call& call) {
   call.file_handle = call.compound->file_handle;
 }
 
-// Whether a reply can be made for the call without the key of a GSS context.
+// Whether a reply to the call can be created without the key of a GSS context.
 bool is_answerable(const CallHeader& header) {
   const Credential& credential = header.credential;
   return header.defect == Defect::kNone &&
          (credential.is(Flavor::kNone) || credential.is(Flavor::kSys));
 }
 
-// Of the bytes that only the server moves, those that it has moved.
+// The part of the server-side bytes that the server has actually moved.
 std::uint64_t server_side_moved(const PendingCall& pending, const CompoundReply& reply,
                                 const CostModel& model) {
   if (reply.copied) return *reply.copied == 0 ? 0 : model.server_side(*reply.copied);

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One door to the codec: a message that a client sent becomes a Call, with all that a gateway needs
-// to queue, charge and forward it; the message that answers it becomes a Reply, which says what the
-// call has really moved.
+// The entry point of the codec: a message from a client becomes a Call, with everything that a
+// gateway needs to queue, charge and forward it; the reply from the server becomes a Reply, which
+// states how much the call actually moved.
 //
 //   Call call = read_call(message, model);          on arrival: kind, urgency, cost, credential
 //   PendingCall pending = pending_of(call);         kept until the reply: 64 bytes, no spans
 //   Reply reply = read_reply(message, pending, model);   reply.moved instead of pending.cost
 //
-// Every message is forwarded as it is, whatever is found out about it. A call that cannot be read
-// (an unknown program, a broken header, arguments that RPCSEC_GSS encrypts) is charged by the
-// length of its records, in both directions, and has the kind kOther unless its procedure tells
-// more.
+// Every message is forwarded unchanged, whatever it contains. A call that cannot be parsed (an
+// unknown program, a broken header, arguments that RPCSEC_GSS encrypts) is charged by the length of
+// its records, in both directions, and has the kind kOther unless its procedure determines another.
 //
-// Messages of the other directions (callbacks and replies to them) are for callback.h. Pure; spans
-// lie in the message; no allocation.
+// callback.h parses the messages of the other direction (callbacks and replies to them). Pure;
+// spans point into the message; no allocation.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +42,7 @@ struct Call {
   OperationKind kind = OperationKind::kOther;
   Urgency urgency = Urgency::kQueued;
   Cost cost;
-  bool is_hidden = false;  // its arguments cannot be seen: bytes are those of the record
+  bool is_hidden = false;  // its arguments cannot be read: bytes are those of the record
   Bytes file_handle;       // the first one
   const Procedure3* procedure = nullptr;  // of kNfs3
   std::optional<Call3> v3;                // of kNfs3, unless hidden
@@ -56,11 +55,11 @@ struct Call {
 
 Call read_call(const MessageView& message, const CostModel& model = {});
 
-// What the reply is read by.
+// What is needed to read the reply.
 struct PendingCall {
   Cost cost;                      // as charged
-  std::uint64_t sent = 0;         // of cost.bytes: what has moved whatever the reply says
-  std::uint64_t server_side = 0;  // of cost.bytes: the share of what only the server moves
+  std::uint64_t sent = 0;         // of cost.bytes: moved whatever the reply says
+  std::uint64_t server_side = 0;  // of cost.bytes: for data that only the server moves
   std::uint32_t xid = 0;
   std::uint32_t procedure = 0;
   std::uint32_t program = 0;
@@ -78,7 +77,7 @@ PendingCall pending_of(const Call& call);
 
 struct Reply {
   ReplyHeader header;
-  Cost moved;  // what the call should have been charged
+  Cost moved;  // what the call should have been charged for
   std::optional<Reply3> v3;
   std::optional<CompoundReply> compound;
 };

@@ -32,7 +32,7 @@ XdrWriter open41() {
   return compound.call(7, 1000);
 }
 
-// A call from its record to what is kept until the reply.
+// From the record of a call to its PendingCall.
 void read_and_keep(benchmark::State& state, const XdrWriter& message) {
   const std::uint64_t allocated = allocations();
   for (auto _ : state) {

@@ -12,7 +12,7 @@ namespace {
 
 Call read(const XdrWriter& message) { return read_call(whole(message.bytes())); }
 
-// The reply to a call, as it is settled.
+// The cost of a call after its reply.
 Cost settled(const XdrWriter& call, const XdrWriter& reply) {
   return read_reply(whole(reply.bytes()), pending_of(read(call))).moved;
 }
@@ -151,7 +151,7 @@ TEST(NfsSettle, ABrokenReplyChangesNothing) {
 TEST(NfsSettle, DirectoriesCostWhatTheyReturn) {
   XdrWriter call = sys_call(7, 3, 17, 1000);
   call.opaque("handle").u64(0).u64(0).u32(512).u32(32768);
-  EXPECT_EQ(read(call).cost, (Cost{9, 32768}));
+  EXPECT_EQ(read(call).cost, (Cost{1, 32768}));
   XdrWriter reply = success_header(7);
   reply.u32(0).u32(0).u64(1).u32(1).u64(3).opaque(std::string(8000, 'n')).u64(4).u32(0).u32(0);
   reply.u32(0).u32(1);
@@ -218,7 +218,7 @@ TEST(NfsGss, IntegrityIsReadThroughAndPrivacyIsChargedByLength) {
   privacy.opaque(std::string(5000, 'c'));
   const Call hidden = read(privacy);
   EXPECT_TRUE(hidden.is_hidden);
-  EXPECT_EQ(hidden.kind, OperationKind::kWrite);  // the procedure is in the clear
+  EXPECT_EQ(hidden.kind, OperationKind::kWrite);  // the procedure is not encrypted
   EXPECT_EQ(hidden.cost, (Cost{1, privacy.text().size()}));
   XdrWriter sealed = success_header(7);
   sealed.opaque(std::string(100, 'c'));

@@ -23,7 +23,7 @@ void note_recall(XdrReader arguments, CallbackCall& call) {
   ++call.recalls;
 }
 
-// Gives false if the walk stops here.
+// Returns false if the walk stops here.
 bool step(XdrReader& reader, CallbackCall& call) {
   if (call.walked == kOperationsMax) {
     call.end = WalkEnd::kTooManyOperations;

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Callbacks: calls of the server to the client. From minor version 1 on they come on the client's
-// own connection, against the direction of all other calls, and their replies go the other way:
+// Callbacks: calls of the server to the client. From minor version 1 on they arrive on the client's
+// own connection, in the opposite direction of all other calls:
 //
 //   client -> server     calls of NFS               replies to callbacks
 //   server -> client     replies of NFS             callbacks: CB_COMPOUND
 //
-// The two directions count their xids apart, so the same one may be in use in both. message_type()
-// tells a callback's reply from a call; a callback's reply never belongs to a call of NFS.
+// The two directions have separate xids, so the same xid may be in use in both. message_type()
+// distinguishes the reply to a callback from a call; such a reply never belongs to a call of NFS.
 //
-// Callbacks and their replies pass at once. They are walked for one thing: CB_RECALL names a file
-// whose delegation the client must give back within a lease, and it has to write its dirty pages
-// before that, so calls on that file must not wait. Callbacks of minor version 0 use a connection
-// of their own, which does not pass here.
+// Callbacks and their replies are forwarded at once. They are walked only for CB_RECALL: it names a
+// file whose delegation the client must return within a lease, and the client has to write its
+// dirty pages before that, so calls on that file must not wait. Callbacks of minor version 0 use a
+// separate connection, which does not pass through the gateway.
 //
-// Pure; spans lie in the message; no allocation.
+// Pure; spans point into the message; no allocation.
 #pragma once
 
 #include <array>
@@ -32,7 +32,8 @@ inline constexpr std::uint32_t kCallbackVersion = 1;  // NFS_CB
 inline constexpr std::uint32_t kCallbackCompound = 1;
 inline constexpr std::size_t kRecallsMax = 8;  // of one compound; Linux sends one
 
-// Whether the header is of a CB_COMPOUND, whatever transient program number the client has chosen.
+// Whether it is the header of a CB_COMPOUND, whatever transient program number the client has
+// chosen.
 bool is_callback(const CallHeader& header);
 
 struct CallbackCall {

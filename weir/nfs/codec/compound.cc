@@ -12,7 +12,7 @@ namespace {
 constexpr std::uint32_t kClaimPrevious = 1;  // of OPEN: a reclaim
 constexpr std::uint32_t kOpenCreate = 1;     // OPEN4_CREATE
 
-// "The dearest class": which of two kinds of operations names a compound.
+// The order of kinds: the most expensive operation determines the kind of a compound.
 constexpr std::size_t rank(OperationKind kind) {
   constexpr std::array<OperationKind, kOperationKinds> kCheapFirst = {
       OperationKind::kOther,          OperationKind::kLock,  OperationKind::kMetadataRead,
@@ -46,10 +46,10 @@ class CallWalk {
   XdrReader& reader_;
   const CostModel& model_;
   CompoundCall& call_;
-  bool creates_ = false;    // the operation at hand is an OPEN that may create a file
-  bool reclaims_ = false;   // the operation at hand is an OPEN or LOCK that reclaims
+  bool creates_ = false;    // the current operation is an OPEN that may create a file
+  bool reclaims_ = false;   // the current operation is an OPEN or LOCK that reclaims
   bool at_root_ = false;    // the current file handle is the root's
-  bool only_state_ = true;  // nothing but Turn::kState and kHandle, and GETATTR of the root
+  bool only_state_ = true;  // only Turn::kState and kHandle, and GETATTR of the root
   bool moves_bytes_ = false;
   std::uint32_t attribute_reads_ = 0;  // GETATTR
   OperationKind kind_ = OperationKind::kOther;
@@ -69,7 +69,7 @@ void CallWalk::run() {
   judge();
 }
 
-// Gives false if the walk stops here.
+// Returns false if the walk stops here.
 bool CallWalk::step() {
   if (call_.walked == kOperationsMax) {
     call_.end = WalkEnd::kTooManyOperations;
@@ -87,7 +87,7 @@ bool CallWalk::step() {
   creates_ = reclaims_ = false;
   const std::uint64_t sent = call_.sent;
   read_arguments(number, *operation);
-  // A payload that is still on its way counts like one that is here.
+  // A payload that has not arrived yet counts like one that has.
   const bool is_on_its_way = reader_.state() == XdrState::kMissing && call_.sent > sent;
   if (!reader_.good() && !is_on_its_way) return false;
   count(number, *operation);
@@ -190,7 +190,7 @@ void CallWalk::read_server_side(std::uint32_t number, const Operation& operation
       const std::uint64_t block = fields.u64();
       const std::uint64_t blocks = fields.u64();
       if (__builtin_mul_overflow(block, blocks, &count)) count = ~std::uint64_t{0};
-      if (count == 0) count = 1;  // none is none, not "to the end"
+      if (count == 0) count = 1;  // 0 means none here, not "to the end"
       break;
     }
     default:  // ALLOCATE, DEALLOCATE
@@ -203,7 +203,7 @@ void CallWalk::read_server_side(std::uint32_t number, const Operation& operation
   }
 }
 
-// What the operation makes of the compound.
+// Counts the operation in the compound.
 void CallWalk::count(std::uint32_t number, const Operation& operation) {
   call_.holds.set(number);
   if (operation.turn == Turn::kBytes) moves_bytes_ = true;
@@ -235,7 +235,7 @@ void CallWalk::judge() {
   }
   call_.kind = kind_;
   call_.cost = {1, saturating_add(call_.asked, saturating_add(call_.sent, call_.server_side))};
-  if (call_.end != WalkEnd::kEnd) return;  // what was not seen may be anything
+  if (call_.end != WalkEnd::kEnd) return;  // the rest may contain any operation
   if (only_state_) {
     call_.urgency = Urgency::kFree;
     call_.cost = {};
@@ -246,7 +246,7 @@ void CallWalk::judge() {
 
 // ---- replies ----
 
-// Attribute 10, lease_time, if it is there: the attributes before it have known lengths.
+// Attribute 10, lease_time, if present: the attributes before it have known lengths.
 std::optional<std::uint32_t> read_lease(XdrReader attributes) {
   const std::uint32_t words = attributes.u32();
   const std::uint32_t mask = words > 0 ? attributes.u32() : 0;
@@ -284,8 +284,8 @@ class ReplyWalk {
 
   XdrReader& reader_;
   CompoundReply& reply_;
-  std::uint64_t known_ = 0;  // bytes that results up to here have returned
-  std::uint64_t behind_;     // bytes of the message behind them
+  std::uint64_t known_ = 0;  // bytes returned by the results so far
+  std::uint64_t behind_;     // bytes of the message after them
 };
 
 void ReplyWalk::run() {
@@ -368,7 +368,7 @@ void ReplyWalk::read_results(std::uint32_t number, const Operation& operation) {
   }
 }
 
-// Bytes that a file has; they count also while they are on their way.
+// Data of a file; it counts even if it has not arrived yet.
 void ReplyWalk::read_payload() {
   const std::uint32_t length = reader_.payload();
   reply_.returned += length;
@@ -398,7 +398,7 @@ void ReplyWalk::read_copy(const Operation& operation) {
   const std::uint32_t callbacks = fields.u32();
   const std::uint64_t count = fields.u64();
   walk(reader_, operation.results);
-  // With a callback id the copy goes on behind the reply.
+  // With a callback id the copy continues after the reply.
   if (reader_.good() && callbacks == 0) reply_.copied = count;
 }
 

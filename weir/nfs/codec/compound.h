@@ -4,21 +4,21 @@
 // a compound is walked: each operation is stepped over by the form of its arguments (operations.h).
 //
 //   CompoundCall call = read_compound(arguments, model);
-//     call.end == WalkEnd::kEnd      all operations are known, and the message ends behind the last
-//     anything else                  the walk has stopped there; the call is classified and charged
-//                                    by the operations before it, and forwarded as it is
+//     call.end == WalkEnd::kEnd      all operations are known, and the message ends after the last
+//     anything else                  the walk stopped there; the call is classified and charged by
+//                                    the operations before it, and forwarded unchanged
 //   CompoundReply reply = read_compound_reply(results);
 //
-// What stops a walk: an operation that does not exist, arguments that run past the message or have
-// an unknown form, a payload that has not arrived, more than kOperationsMax operations, and more
-// than kWalkBytesMax bytes apart from payloads. None of them is answered here: the server says
-// NFS4ERR_OP_ILLEGAL or NFS4ERR_BADXDR. Bytes behind a stop are charged as if they were payload, in
-// both directions, so nothing passes uncounted by hiding.
+// A walk stops at an operation that does not exist, arguments that run past the message or have an
+// unknown form, a payload that has not arrived, more than kOperationsMax operations, and more than
+// kWalkBytesMax bytes apart from payloads. These are not answered here: the server returns
+// NFS4ERR_OP_ILLEGAL or NFS4ERR_BADXDR. Bytes after the stop are charged as if they were payload,
+// in both directions, so no bytes pass uncounted.
 //
 // Sessions (minor versions 1 and 2): SEQUENCE comes first and names a slot of a session, which is
-// busy until its reply. The reply of CREATE_SESSION says how many slots there are.
+// busy until its reply. The reply to CREATE_SESSION contains the number of slots.
 //
-// Pure; spans lie in the message; no allocation.
+// Pure; spans point into the message; no allocation.
 #pragma once
 
 #include <bitset>
@@ -50,14 +50,14 @@ enum class WalkEnd : std::uint8_t {
   kUnknownOperation,  // a number that does not exist
   kTooManyOperations,
   kTooManyBytes,
-  kTrailingBytes,  // the message goes on behind the last operation
+  kTrailingBytes,  // the message continues after the last operation
 };
 inline constexpr std::size_t kWalkEnds = 8;
 
 // For logs and traces: "an unknown operation".
 std::string_view describe(WalkEnd end);
 
-// Why a walk ends where the reader is.
+// Why a walk ends at the position of the reader.
 WalkEnd walk_end(const XdrReader& reader);
 
 // A slot of a session, as SEQUENCE and CB_SEQUENCE name it.
@@ -69,7 +69,7 @@ struct SlotUse {
   bool is_cached = false;  // the client asks for it
 };
 
-// The numbers of operations, of which a compound holds some.
+// The operations that a compound contains, by number.
 using OperationSet = std::bitset<kOperationsEnd>;
 
 struct CompoundCall {
@@ -82,16 +82,16 @@ struct CompoundCall {
   std::uint32_t first_operation = 0;
   std::uint32_t second_operation = 0;
   std::optional<SlotUse> slot;    // if SEQUENCE is the first operation
-  std::size_t sequence_end = 0;   // in the arguments: behind SEQUENCE
+  std::size_t sequence_end = 0;   // in the arguments: the end of SEQUENCE
   std::size_t count_at = 0;       // in the arguments: operation_count
   Bytes file_handle;              // of the first PUTFH
   Bytes client_owner;             // of EXCHANGE_ID or SETCLIENTID
-  std::uint64_t asked = 0;        // bytes the reply may carry: READ, READ_PLUS, READDIR
+  std::uint64_t asked = 0;        // bytes that the reply may contain: READ, READ_PLUS, READDIR
   std::uint64_t sent = 0;         // bytes of WRITE and SETXATTR
-  std::uint64_t server_side = 0;  // the charged share of COPY and its like
+  std::uint64_t server_side = 0;  // the charged part of COPY and similar operations
   std::uint32_t files_touched =
       0;                  // operations that touch a file; GETATTR next to another does not
-  bool releases = false;  // holds an operation that others may wait for
+  bool releases = false;  // contains an operation that others may wait for
   OperationKind kind = OperationKind::kOther;
   Urgency urgency = Urgency::kQueued;
   Cost cost;

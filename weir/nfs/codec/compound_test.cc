@@ -16,7 +16,7 @@ constexpr CostModel kModel;
 CompoundCall read(const CompoundWriter& writer) {
   const XdrWriter arguments = writer.arguments();
   CompoundCall call = read_compound(XdrReader(whole(arguments.bytes())), kModel);
-  // Spans of the message do not outlive it here.
+  // Spans would dangle after the message is destroyed.
   call.tag = call.file_handle = call.client_owner = {};
   if (call.slot) call.slot->session_id = {};
   return call;
@@ -85,7 +85,7 @@ TEST(Compound, KindAndCostOfEverydayCalls) {
   }));
   EXPECT_EQ(write.kind, OperationKind::kWrite);
   EXPECT_EQ(write.cost, (Cost{1, 1000}));
-  EXPECT_EQ(write.files_touched, 1U);  // GETATTR rides along
+  EXPECT_EQ(write.files_touched, 1U);  // GETATTR does not count
 
   const CompoundCall stat = read(on_file(add_getattr));
   EXPECT_EQ(stat.kind, OperationKind::kMetadataRead);
@@ -162,13 +162,13 @@ TEST(Compound, StateCallsAreFree) {
   renew.op(Op::kRenew).u64(7);
   EXPECT_EQ(read(renew).urgency, Urgency::kFree);
   EXPECT_FALSE(read(renew).slot);
-  // What Linux asks at mount time: attributes of the root
+  // What Linux requests at mount time: attributes of the root
   CompoundWriter root(1);
   root.sequence(0, 1).op(Op::kPutRootFh);
   root.op(Op::kGetFh);
   add_getattr(root);
   EXPECT_EQ(read(root).urgency, Urgency::kFree);
-  // Of any other file they wait, also behind the root.
+  // Attributes of any other file wait, also after those of the root.
   CompoundWriter other(1);
   other.sequence(0, 1).op(Op::kPutRootFh);
   other.put_handle("handle");
@@ -218,8 +218,8 @@ TEST(Compound, AnUnknownOperationStopsTheWalk) {
   }));
   EXPECT_EQ(call.end, WalkEnd::kUnknownOperation);
   EXPECT_EQ(call.walked, 3U);
-  EXPECT_EQ(call.urgency, Urgency::kQueued);  // what follows may be anything
-  EXPECT_EQ(call.cost, (Cost{1, 8 + 32}));    // and counts by its length
+  EXPECT_EQ(call.urgency, Urgency::kQueued);  // the rest may contain any operation
+  EXPECT_EQ(call.cost, (Cost{1, 8 + 32}));    // and is charged by its length
   EXPECT_FALSE(call.has(Op::kRead));
 }
 

@@ -55,7 +55,7 @@ std::uint32_t take_number(std::string_view& text) {
   return number;
 }
 
-// The text up to the bracket that closes the one before it; `text` goes on behind.
+// The text up to the matching closing bracket; advances `text` past it.
 std::string_view take_group(std::string_view& text) {
   std::size_t end = 0;
   for (int depth = 1; depth > 0; ++end) {
@@ -82,7 +82,7 @@ std::string_view take_arm(std::string_view& arms) {
   return arm;
 }
 
-// Whether the arm "0,3:o" is for the number; leaves what follows the colon.
+// Whether the arm "0,3:o" is for the number; leaves the text after the colon.
 bool take_labels(std::string_view& arm, std::uint32_t number) {
   bool fits = false;
   for (;;) {
@@ -115,7 +115,7 @@ std::uint32_t walk_union(XdrReader& reader, std::string_view arms) {
 
 void walk_array(XdrReader& reader, std::string_view element) {
   const std::uint32_t count = reader.u32();
-  // So that a claim of 2^32 elements costs no time.
+  // So that a claimed count of 2^32 elements takes no time.
   if (count > reader.left() / 4) reader.fail(XdrState::kShort);
   if (element == "4") {
     reader.skip(std::uint64_t{count} * 4);

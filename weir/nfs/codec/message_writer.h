@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls and replies of NFS written in a few words, on top of xdr_writer.h; for tests, benchmarks
-// and load generators.
+// Builds calls and replies of NFS on top of xdr_writer.h, for tests, benchmarks and load
+// generators.
 //
 //   XdrWriter read = sys_call(xid, kNfsVersion3, 6, uid);           NFS 3, READ, AUTH_SYS
 //   read.opaque(handle).u64(0).u32(4096);
@@ -11,7 +11,7 @@
 //   compound.op(Op::kRead).zeros(16).u64(0).u32(4096);
 //   XdrWriter call = compound.call(xid, uid);
 //
-// Results of a compound are written the same way, with a status behind each operation.
+// Results of a compound are written the same way, with a status after each operation.
 #pragma once
 
 #include <cstdint>
@@ -77,7 +77,7 @@ class CompoundWriter {
     return *this;
   }
 
-  // The count says what a test wants it to say.
+  // Sets the count of operations to any value, for tests.
   void claim(std::uint32_t count) { count_ = count; }
 
   XdrWriter arguments() const {

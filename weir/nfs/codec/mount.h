@@ -7,7 +7,7 @@
 //   call     path of the export                          mount_path(arguments)
 //   reply    status, file handle, security flavors       read_mount_reply(results)
 //
-// All other procedures (DUMP, UMNT, UMNTALL, EXPORT) are nobody's business here. Pure.
+// Other procedures (DUMP, UMNT, UMNTALL, EXPORT) are not parsed. Pure.
 #pragma once
 
 #include <array>
@@ -24,11 +24,11 @@ namespace weir::nfs {
 inline constexpr std::uint32_t kMountVersion = 3;
 inline constexpr std::uint32_t kMountProcedure = 1;   // MOUNTPROC3_MNT
 inline constexpr std::uint32_t kMountPathMax = 1024;  // MNTPATHLEN
-inline constexpr std::size_t kMountFlavorsMax = 16;   // that are kept; servers offer at most 5
+inline constexpr std::size_t kMountFlavorsMax = 16;   // kept; servers offer at most 5
 
 bool is_mount(const CallHeader& header);
 
-// None if it is longer than kMountPathMax, or not all of the arguments.
+// None if it is longer than kMountPathMax, or if the arguments do not end after it.
 std::optional<std::string_view> mount_path(XdrReader arguments);
 
 struct MountReply {

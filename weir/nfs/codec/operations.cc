@@ -102,7 +102,7 @@ constexpr Operation kOperations[] = {
 };
 static_assert(std::size(kOperations) == kOperationsEnd);
 
-// By number. A callback never waits, so their turns mean nothing.
+// By number. A callback never waits, so the turns are not used.
 constexpr Operation kCallbackOperations[] = {
     {},
     {},

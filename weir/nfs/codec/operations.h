@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The operations of NFS version 4: minor version 0 (RFC 7530), 1 (RFC 8881), 2 (RFC 7862), extended
-// attributes (RFC 8276); and those of callbacks, which have numbers of their own. For each: the
-// form of its arguments and results (form.h), what kind of work it is, and how it takes its turn.
+// attributes (RFC 8276); and those of callbacks, which have separate numbers. For each: the form of
+// its arguments and results (form.h), what kind of work it is, and how it takes its turn.
 //
 // Numbers and forms are from the XDR descriptions of these RFCs (RFC 7531, RFC 5662, RFC 7863, RFC
 // 8276 section 8.7). A server stops at the first operation that fails, so a failed operation is the
-// last of its reply, and most have no result but the status then; those that have one name the
-// status it belongs to.
+// last of its reply, and most have no result except the status; for the others the table names the
+// status that has a result.
 //
 // The tables are constants, so all of this is thread-safe.
 #pragma once
@@ -20,7 +20,7 @@
 
 namespace weir::nfs {
 
-// OP_*. Operations that nothing in Weir asks for by name have only a row in the table.
+// OP_*. Operations that no code refers to by name have only a row in the table.
 enum class Op : std::uint32_t {
   kClose = 4,
   kCommit = 5,
@@ -64,24 +64,24 @@ inline constexpr std::uint32_t kIllegalOperation = 10044;
 // How an operation takes its turn.
 enum class Turn : std::uint8_t {
   kOrdinary,  // touches a file: waits, and counts
-  kHandle,    // moves file handles only: counts nothing, and waits with the others
-  kState,     // leases, sessions, who is who: a compound of nothing else is free
-  kRelease,   // gives up what others may be waiting for: its compound does not wait
+  kHandle,    // only moves file handles: is not counted, and waits with the others
+  kState,     // leases, sessions, client ids: a compound of nothing else is free
+  kRelease,   // releases something that others may wait for: its compound does not wait
   kBytes,     // moves bytes: its compound always waits
 };
 
 struct Operation {
   std::string_view name;       // "READDIR"; empty: there is no such operation
   std::string_view arguments;  // see form.h
-  std::string_view results;    // behind a status of 0
+  std::string_view results;    // after a status of 0
   OperationKind kind = OperationKind::kOther;
   Turn turn = Turn::kOrdinary;
-  // A failure that says more: its status, and the form of what it says.
+  // A failure with a result: its status, and the form of the result.
   std::uint32_t failure_status = 0;
   std::string_view failure = {};
 };
 
-// In failure_status: the form is there for every failure.
+// In failure_status: every failure has a result of that form.
 inline constexpr std::uint32_t kEveryFailure = ~0U;
 
 // nullptr if there is no such operation.

@@ -17,7 +17,7 @@ namespace {
 
 using Fields = std::function<void(XdrWriter&)>;
 
-// Types of RFC 7863, field by field: an account of its own of what the table says in short.
+// Types of RFC 7863, field by field: independent of the short forms in the table.
 XdrWriter& stateid(XdrWriter& to) { return to.u32(1).zeros(12); }
 XdrWriter& bitmap(XdrWriter& to) { return to.u32(2).u32(0x18).u32(0x30); }
 XdrWriter& attributes(XdrWriter& to) { return bitmap(to).opaque("values"); }
@@ -55,7 +55,7 @@ struct Sample {
   std::uint32_t number;
   Fields arguments;
   Fields results;
-  Fields failure = nullptr;  // behind failure_status
+  Fields failure = nullptr;  // after failure_status
 };
 
 const Sample kOfVersion0[] = {
@@ -85,7 +85,7 @@ const Sample kOfVersion0[] = {
     {15, kName, kNothing},
     {16, kNothing, kNothing},
     {17, [](XdrWriter& w) { attributes(w); }, kNothing},
-    // OPEN: without creation by name; and the ways of creation and of claims
+    // OPEN without creation, by name; and all kinds of creation and claims
     {18,
      [](XdrWriter& w) {
        w.u32(0).u32(1).u32(0).u64(77).opaque("owner").u32(0).u32(0).opaque("name");
@@ -329,7 +329,7 @@ TEST(NfsOperations, NumbersAreThoseOfTheRfc) {
   EXPECT_EQ(find_callback_operation(16), nullptr);
 }
 
-// What never waits, and what always does.
+// Operations that never wait, and those that always do.
 TEST(NfsOperations, TurnsOfOperations) {
   for (const std::uint32_t state :
        {7U, 30U, 33U, 35U, 36U, 39U, 40U, 41U, 42U, 43U, 44U, 45U, 52U, 53U, 54U, 55U, 57U, 58U}) {

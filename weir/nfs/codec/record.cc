@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint32_t kLastFragment = 1U << 31;
 
-// What a stream is that begins with these four bytes instead of a record mark.
+// The protocol of a stream that starts with these four bytes instead of a record mark.
 std::optional<BreakReason> is_foreign(std::uint32_t mark) {
   if (mark >> 16 == 0x1603) return BreakReason::kTls;  // a handshake record of SSL 3.0 to TLS 1.3
   if (mark == 0x0D0A0D0A) return BreakReason::kProxyHeader;
@@ -47,7 +47,7 @@ RecordEvent RecordReader::next(Input& in) {
     if (in_fragment_ && (left_ == 0 || !in.empty())) {
       RecordEvent event = piece(in);
       if (!event.bytes.empty() || event.is_last) return event;
-      continue;  // a fragment of no bytes
+      continue;  // an empty fragment
     }
     if (in.empty()) return {};
     while (mark_size_ < kRecordMarkBytes && !in.empty()) {
@@ -87,7 +87,7 @@ std::optional<BreakReason> RecordReader::begin_fragment(std::uint32_t mark) {
   return std::nullopt;
 }
 
-// What `in` has of the fragment.
+// The bytes of the fragment that are in `in`.
 RecordEvent RecordReader::piece(Input& in) {
   RecordEvent event;
   event.kind = RecordEvent::Kind::kPiece;

@@ -1,27 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Record marking of ONC RPC on TCP (RFC 5531, section 11): a stream of bytes in, messages out. A
-// record is one message in one or more fragments, each behind a mark of 4 bytes: bit 31 for the
-// last fragment of the record, bits 0 to 30 for its length.
+// record is one message in one or more fragments, each after a mark of 4 bytes: bit 31 for the last
+// fragment of the record, bits 0 to 30 for its length.
 //
 //   RecordReader reader;
-//   RecordEvent event = reader.next(in);        advances `in` by what it has used
-//     kNeedBytes    everything of `in` is used; come again with more
-//     kPiece        event.bytes: the next bytes of the message, without marks, as they lie in `in`.
-//                   is_first and is_last tell where a message begins and ends; the last piece of a
-//                   message may be empty
+//   RecordEvent event = reader.next(in);        advances `in` past the bytes it has used
+//     kNeedBytes    all of `in` is used; call again with more
+//     kPiece        event.bytes: the next bytes of the message, without marks, inside `in`.
+//                   is_first and is_last mark the start and the end of a message; the last piece of
+//                   a message may be empty
 //     kBreak        close: the following bytes cannot be parsed
 //
-// A message that came in one fragment and in one read is one piece: the usual case needs no copy.
-// Otherwise the owner joins pieces, up to the bytes it wants to look at (MessageView in xdr.h). Any
-// split of the bytes gives the same messages; only the cuts between pieces differ.
+// A message that arrived in one fragment and in one read is one piece: the usual case needs no
+// copy. Otherwise the owner joins pieces, as far as it needs the bytes (MessageView in xdr.h). Any
+// split of the bytes gives the same messages; only the boundaries of pieces differ.
 //
-// Both bounds are the peer's to break and end the connection: a message longer than record_max, and
-// more than kFragmentsMax fragments, of which those of no bytes count too. The marks of a stream
-// that is not RPC at all are lengths of hundreds of megabytes, so its first bytes are named
-// instead.
+// A peer that exceeds a bound breaks the connection: a message longer than record_max, or more than
+// kFragmentsMax fragments, including empty ones. In a stream that is not RPC the first mark would
+// be a length of hundreds of megabytes, so the error names the protocol instead.
 //
-// A reader is one direction of one connection. Not thread-safe; no allocation.
+// One reader for each direction of a connection. Not thread-safe; no allocation.
 #pragma once
 
 #include <array>
@@ -35,12 +34,12 @@ namespace weir::nfs {
 
 // pynfs sends a WRITE of 64 MiB, the most that NFS-Ganesha offers; 1 MiB is left for its header.
 inline constexpr std::uint32_t kRecordMaxDefault = 65U << 20;
-// The bound may be set up to here: less than any mark that is_foreign() recognizes.
+// The maximum of record_max: less than any mark that is_foreign() recognizes.
 inline constexpr std::uint32_t kRecordMaxLimit = 128U << 20;
 inline constexpr std::uint32_t kFragmentsMax = 65'536;
 inline constexpr std::size_t kRecordMarkBytes = 4;
 
-// Why a stream cannot be read on.
+// Why the rest of a stream cannot be parsed.
 enum class BreakReason : std::uint8_t {
   kRecordTooLong,     // longer than record_max
   kTooManyFragments,  // more than kFragmentsMax
@@ -73,12 +72,12 @@ class RecordReader {
   // REQUIRES: no kBreak was given.
   RecordEvent next(Input& in);
 
-  // The length of the message that pieces are given of, once the mark of its last fragment has
-  // come; also right after its last piece.
+  // The length of the current message, once the mark of its last fragment has arrived; also
+  // directly after its last piece.
   std::optional<std::uint32_t> message_length() const;
-  // How long it can be at most: its length, or else record_max.
+  // The maximum length of the current message: its length if known, otherwise record_max.
   std::uint32_t message_length_max() const { return message_length().value_or(record_max_); }
-  // Whether a message has begun and not ended.
+  // Whether a message has started and not ended.
   bool is_inside() const { return mark_size_ > 0 || fragments_ > 0; }
 
  private:

@@ -24,7 +24,7 @@ std::string fragment(std::string_view bytes, bool is_last) {
   return mark(is_last ? size | kLast : size).append(bytes);
 }
 
-// What a stream holds, by a reader that is fed pieces of it.
+// The messages of a stream, as read in pieces.
 struct Heard {
   std::vector<std::string> messages;
   std::string unfinished;
@@ -146,7 +146,7 @@ TEST(RecordReader, NamesStreamsThatAreNotRpc) {
   for (const char* text : {"GET / HTTP/1.1", "PROXY TCP4", "SSH-2.0-x"}) {
     EXPECT_EQ(hear(text).problem.substr(0, 19), "text instead of RPC") << text;
   }
-  // Later on they are only lengths that are too long.
+  // Later in a stream they are only lengths above the maximum.
   EXPECT_EQ(hear(fragment("x", true) + "GET / HTTP/1.1").problem,
             "a record longer than the maximum");
 }

@@ -69,7 +69,8 @@ std::optional<GssCredential> read_gss(Bytes body, Defect& defect) {
                        static_cast<GssService>(service), handle};
 }
 
-// Past the length and the sequence number of rpc_gss_integ_data; the checksum behind is left out.
+// Skips the length and the sequence number of rpc_gss_integ_data, and leaves out the checksum after
+// it.
 std::optional<XdrReader> open_integrity(XdrReader& reader) {
   const std::uint32_t length = reader.u32();
   reader.u32();

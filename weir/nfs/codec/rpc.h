@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Headers of ONC RPC (RFC 5531): calls with their credentials, and replies. What a header says is
-// the peer's claim; this file checks its form only.
+// Headers of ONC RPC (RFC 5531): calls with their credentials, and replies. The content of a header
+// is a claim of the peer; only its form is checked here.
 //
-//   message_type(bytes)        call or reply: the only field that tells the two directions apart
+//   message_type(bytes)        call or reply: the only field that distinguishes the two directions
 //   read_call_header(message)  xid, program, procedure, credential, where the arguments begin
 //   read_reply_header(message) xid, outcome, where the results begin
 //
-// A header that breaks the protocol is read as far as it goes, and `defect` says what is wrong:
-// such a call is forwarded like any other, only nothing in it is believed. Bounds are those of the
+// A header that violates the protocol is parsed as far as possible, and `defect` is the reason:
+// such a call is forwarded like any other, but nothing in it is trusted. Bounds are those of the
 // RFC: 400 bytes for a credential and for a verifier, 255 for a machine name, 16 groups.
 //
-// RPCSEC_GSS (RFC 2203) hides arguments to three degrees; open_arguments() and open_results() give
-// what can be seen of them:
+// RPCSEC_GSS (RFC 2203) protects arguments at three levels; open_arguments() and open_results()
+// return what can be read of them:
 //   none (krb5)        all of it
 //   integrity (krb5i)  all of it, inside an opaque, behind a sequence number
 //   privacy (krb5p)    nothing
 //
-// Pure; spans lie in the message; no allocation.
+// Pure; spans point into the message; no allocation.
 #pragma once
 
 #include <array>
@@ -40,7 +40,7 @@ inline constexpr std::size_t kCallHeaderMax = 24 + 2 * (8 + kAuthBytesMax);
 
 enum class MessageType : std::uint32_t { kCall = 0, kReply = 1 };
 
-// None if there are fewer than 8 bytes, or it is neither.
+// None if there are fewer than 8 bytes, or the message is neither.
 std::optional<MessageType> message_type(Bytes message);
 
 // Program numbers
@@ -49,7 +49,7 @@ inline constexpr std::uint32_t kNfsProgram = 100003;
 inline constexpr std::uint32_t kMountProgram = 100005;
 inline constexpr std::uint32_t kNlmProgram = 100021;
 inline constexpr std::uint32_t kNfsAclProgram = 100227;
-// RFC 5531, section 8.3: transient numbers, of which clients take the one for callbacks.
+// RFC 5531, section 8.3: transient numbers, from which clients choose the one for callbacks.
 inline constexpr std::uint32_t kTransientProgram = 0x4000'0000;
 inline constexpr std::uint32_t kTransientProgramEnd = 0x6000'0000;
 
@@ -60,7 +60,7 @@ enum class Flavor : std::uint32_t { kNone = 0, kSys = 1, kGss = 6, kTls = 7 };
 enum class Defect : std::uint8_t {
   kNone,
   kShortHeader,        // ends before the header does
-  kMissingHeader,      // has not arrived that far
+  kMissingHeader,      // the rest of the header has not arrived
   kMessageType,        // not a call, or not a reply
   kRpcVersion,         // not version 2
   kCredentialTooLong,  // more than 400 bytes
@@ -102,7 +102,7 @@ struct GssCredential {
 
 struct Credential {
   std::uint32_t flavor = 0;          // any number: see Flavor
-  std::optional<SysCredential> sys;  // of kSys, if it has the right form
+  std::optional<SysCredential> sys;  // of kSys, if its form is valid
   std::optional<GssCredential> gss;  // of kGss, the same
 
   bool is(Flavor wanted) const { return flavor == static_cast<std::uint32_t>(wanted); }
@@ -115,14 +115,14 @@ struct CallHeader {
   std::uint32_t version = 0;
   std::uint32_t procedure = 0;
   Credential credential;
-  // Where the arguments begin; none if a defect hides it.
+  // Where the arguments begin; none if a defect prevents parsing up to them.
   std::optional<std::size_t> arguments_at;
   Defect defect = Defect::kNone;
 };
 
 CallHeader read_call_header(const MessageView& message);
 
-// The arguments of the procedure; none if they are hidden or their place is not known.
+// The arguments of the procedure; none if they are hidden or their position is not known.
 std::optional<XdrReader> open_arguments(const MessageView& message, const CallHeader& header);
 
 enum class ReplyOutcome : std::uint8_t {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// No bytes of a client may crash the readers; any split of them gives the same calls; what a call
-// is said to cost and to hold stays within what its message can hold; and an answer made for it is
-// one that the codec reads back. The first byte chooses the size of the pieces, the rest is the
-// stream. A stream of messages without marks (the second byte is even) is also read, as one
-// message.
+// No bytes of a client may crash the readers; any split of them gives the same calls; the cost and
+// contents of a call stay within what its message can contain; and the codec can parse any answer
+// created for it. The first byte selects the size of the pieces, the rest is the stream. A stream
+// of messages without marks (the second byte is even) is also read, as one message.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -62,7 +61,7 @@ void check_compound(const MessageView& message, const CompoundCall& call) {
   if (call.end == WalkEnd::kEnd) WEIR_ASSERT(call.walked == call.operation_count);
 }
 
-// One word about the call for each thing that is decided by it.
+// One word for each decision about the call.
 std::string judge(const MessageView& message) {
   const Call call = read_call(message);
   WEIR_ASSERT(call.urgency != Urgency::kFree || call.cost == Cost{});
@@ -89,7 +88,7 @@ std::string judge(const MessageView& message) {
          std::to_string(static_cast<int>(call.urgency)) + " ";
 }
 
-// A direction of a connection: joins messages, and judges them.
+// One direction of a connection: joins messages and classifies them.
 class Listener {
  public:
   bool feed(Bytes in) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // No bytes of a server may crash the readers, and no reply is settled for more than its message can
-// hold. The first byte chooses the call that is answered, the second what of the reply has arrived;
-// the rest is the reply, or a callback, without its record mark.
+// contain. The first byte selects the call that is answered, the second how much of the reply has
+// arrived; the rest is the reply, or a callback, without its record mark.
 #include <array>
 #include <cstddef>
 #include <cstdint>

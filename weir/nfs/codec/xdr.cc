@@ -15,7 +15,7 @@ XdrReader::XdrReader(const MessageView& message) : message_(message) {
   WEIR_ASSERT(message.length >= message.bytes.size(), message.length, message.bytes.size());
 }
 
-// The place of so many bytes, which are passed; nullptr if they are not all there.
+// Skips this many bytes and returns their position; nullptr if they are not all available.
 const std::byte* XdrReader::take(std::uint64_t bytes) {
   if (!good()) return nullptr;
   if (bytes > left()) {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// XDR (RFC 4506) read from the front of a message. A message may be longer than the bytes at hand:
-// the payload of a large write is forwarded while it arrives, and only the bytes before it are ever
-// looked at together. So a reader knows both the bytes and the length of the whole message, and
-// tells a field that is cut off by the end of the message from one that has not arrived.
+// Reads XDR (RFC 4506) from the start of a message. A message may be longer than the available
+// bytes: the payload of a large write is forwarded while it arrives, and only the bytes before it
+// are kept together. So a reader knows both the bytes and the length of the whole message, and
+// distinguishes a field that is truncated by the end of the message from one that has not arrived.
 //
 //   XdrReader reader({bytes, length});
 //   const std::uint32_t count = reader.u32();
 //   const Bytes handle = reader.opaque(64);
-//   if (!reader.good()) ...                     of anything read so far
+//   if (!reader.good()) ...                     for everything read so far
 //
-// A bound on the bytes that are looked at keeps the time for a message short, however long it is.
-// Failure is kept: after the first one, every read gives zero or no bytes, and state() says what it
-// was. Nothing is copied; what is given back lies in the message. Not thread-safe, no allocation.
+// A bound on the bytes that are read keeps the time for a message short, however long it is. Errors
+// are sticky: after the first one, every read returns zero or no bytes, and state() is that error.
+// Nothing is copied; results point into the message. Not thread-safe, no allocation.
 #pragma once
 
 #include <cstddef>
@@ -24,10 +24,10 @@ namespace weir::nfs {
 
 using Bytes = std::span<const std::byte>;
 
-// Of one message, apart from payloads: what arguments and results are stepped over at most.
+// The most bytes of arguments or results that are read of one message, not counting payloads.
 inline constexpr std::uint32_t kWalkBytesMax = 64U << 10;
 
-// The first bytes of a message, and how long all of it is. REQUIRES: length >= bytes.size().
+// The first bytes of a message, and its whole length. REQUIRES: length >= bytes.size().
 struct MessageView {
   Bytes bytes;
   std::uint64_t length = 0;
@@ -35,7 +35,7 @@ struct MessageView {
   bool is_whole() const { return bytes.size() == length; }
 };
 
-// A message that is all there.
+// A complete message.
 inline MessageView whole(Bytes bytes) { return {bytes, bytes.size()}; }
 
 enum class XdrState : std::uint8_t {
@@ -43,7 +43,7 @@ enum class XdrState : std::uint8_t {
   kShort,    // a field runs past the end of the message
   kMissing,  // a field lies in a part of the message that has not arrived
   kUnknown,  // a value that is not allowed in this place
-  kBound,    // more bytes than the caller wants to look at
+  kBound,    // more bytes than set_bound() allows
 };
 
 class XdrReader {
@@ -55,13 +55,13 @@ class XdrReader {
   std::uint64_t u64();
   void skip(std::uint64_t bytes);
   Bytes fixed(std::uint32_t bytes);
-  // A length, that many bytes, and zeros up to a multiple of 4, which are not looked at. Longer
-  // than `max`: kUnknown.
+  // A length, that many bytes, and zeros up to a multiple of 4, which are not checked. Longer than
+  // `max`: kUnknown.
   Bytes opaque(std::uint32_t max = std::numeric_limits<std::uint32_t>::max());
-  // An opaque whose bytes nobody looks at: its length, which is valid also if the bytes have not
-  // arrived; the reader is kMissing then.
+  // Skips an opaque and returns its length, which is valid even if the bytes have not arrived; the
+  // state is then kMissing.
   std::uint32_t payload();
-  // Looks at no more than so many bytes from here on; payloads are not counted.
+  // Reads at most this many bytes from here on; payloads are not counted.
   void set_bound(std::uint64_t bytes) { bound_ = position_ + bytes; }
   // For callers that find a value they cannot accept. REQUIRES: state != kGood.
   void fail(XdrState state);
@@ -69,11 +69,11 @@ class XdrReader {
   bool good() const { return state_ == XdrState::kGood; }
   XdrState state() const { return state_; }
   std::size_t position() const { return position_; }
-  // Bytes of the message behind position().
+  // Bytes of the message after position().
   std::uint64_t left() const { return message_.length - position_; }
   // The message from position() on.
   MessageView rest() const { return {message_.bytes.subspan(position_), left()}; }
-  // What was read since an earlier position().
+  // The bytes read since an earlier position().
   Bytes since(std::size_t position) const {
     return message_.bytes.subspan(position, position_ - position);
   }

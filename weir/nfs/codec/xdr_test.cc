@@ -50,7 +50,7 @@ TEST(XdrReader, AFailureIsKept) {
   writer.u32(7);
   XdrReader reader(whole(writer.bytes()));
   EXPECT_EQ(reader.u64(), 0U);
-  EXPECT_EQ(reader.u32(), 0U);  // though these four bytes are there
+  EXPECT_EQ(reader.u32(), 0U);  // although these four bytes are available
   EXPECT_EQ(reader.state(), XdrState::kShort);
   reader.fail(XdrState::kUnknown);
   EXPECT_EQ(reader.state(), XdrState::kShort);

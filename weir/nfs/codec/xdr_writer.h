@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// XDR (RFC 4506) written field by field, for programs that make messages of their own: tests,
-// benchmarks, load generators. The gateway itself only passes on what others have written.
+// Writes XDR (RFC 4506) field by field, for programs that create messages: tests, benchmarks, load
+// generators. The gateway itself only forwards messages of others.
 //
 //   XdrWriter call;
 //   call.u32(xid).u32(0).u32(2).u32(100003).u32(3).u32(6);     CALL, RPC version 2, NFS 3, READ
 //   call.opaque(handle).u64(offset).u32(count);
-//   send(call.record());                                       behind its record mark
+//   send(call.record());                                       after its record mark
 //
 // Thread-compatible; allocates.
 #pragma once
@@ -36,7 +36,7 @@ class XdrWriter {
     text_.append((4 - bytes.size() % 4) % 4, '\0');
     return *this;
   }
-  // As it is.
+  // Unchanged.
   XdrWriter& raw(std::string_view bytes) {
     text_ += bytes;
     return *this;

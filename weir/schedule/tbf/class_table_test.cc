@@ -12,7 +12,7 @@ using std::chrono::seconds;
 
 Instant at(std::int64_t s) { return instant_at(0) + seconds{s}; }
 
-// A class that lives in no queue, of a rule with one bucket for all.
+// A class that is not stored in a queue, of a rule with one bucket for all.
 struct Lone : Parts {
   Lone() {
     rule("start r jobid={*} rate=1 burst=2 by=rule");

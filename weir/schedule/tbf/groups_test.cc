@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Groups of clients: who is preferred goes first wherever it can, others whenever it cannot, and
-// limits hold whoever is preferred.
+// Groups of clients: requests of the preferred group go first if they can run, otherwise those of
+// other groups run, and limits hold whichever group is preferred.
 #include <deque>
 #include <map>
 #include <string>
@@ -165,7 +165,7 @@ TEST(GateHold, ShutdownHandsOutWhatWasHeld) {
   EXPECT_EQ(clients.run(at(1)).size(), 2U);
 }
 
-// A second account of every job's limit, kept beside the engine.
+// A second account of every job's limit, independent of the engine.
 struct Shadow {
   BucketShape shape;
   TokenBucket bucket;
@@ -174,8 +174,8 @@ struct Shadow {
 
 int group_of(int client) { return client < 10 ? 0 : client < 20 ? 1 : 2; }
 
-// Whatever is sent and preferred: nobody of another group runs while one of the preferred group
-// could, no job exceeds its limit, and everything is served in the end.
+// Whatever is sent and preferred: no request of another group runs while one of the preferred group
+// could, no job exceeds its limit, and everything is served at the end.
 RC_GTEST_PROP(TbfGroupsProperty, OthersRunOnlyWhileThePreferredCannot, ()) {
   Clients clients;
   std::map<std::string, Shadow> jobs;
@@ -244,7 +244,7 @@ RC_GTEST_PROP(TbfGroupsProperty, OthersRunOnlyWhileThePreferredCannot, ()) {
     RC_ASSERT(clients.tbf().group_queues(group) == 0U);
 }
 
-// Under shares the same holds of the numbers: nothing is lost, whoever is preferred.
+// The same under shares, for the counts: nothing is lost, whichever group is preferred.
 RC_GTEST_PROP(TbfGroupsProperty, UnderSharesEverythingIsServed, ()) {
   RuleOptions options = two_groups();
   options.sharing = Sharing{.cost = Cost::op(), .lending = *rc::gen::arbitrary<bool>()};

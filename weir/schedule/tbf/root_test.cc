@@ -11,7 +11,7 @@ using std::chrono::seconds;
 
 Instant at(std::int64_t ms) { return instant_at(0) + milliseconds{ms}; }
 
-// 1,000 a second: 10 at once after a rest, and 100 while somebody waits for the device.
+// 1,000 a second: 10 at once after an idle time, and 100 while requests wait for the device.
 RootBucket bucket() {
   return {.rested = BucketShape(Rate::per_second(1000), Tokens{10}),
           .busy = BucketShape(Rate::per_second(1000), Tokens{100})};
@@ -38,7 +38,7 @@ TEST(Root, HoldsMoreWhileSomebodyWaitsThanAfterARest) {
   Root busy;
   busy.set(bucket(), at(0));
   busy.pay(Tokens{10}, at(0));
-  busy.pay(Tokens{51}, at(50));  // the device was slow, and nobody rested
+  busy.pay(Tokens{51}, at(50));  // the device was slow, and was never idle
   EXPECT_EQ(busy.ready_at(Tokens{1}), at(52));
   busy.rest();
   busy.pay(Tokens{10}, at(1000));

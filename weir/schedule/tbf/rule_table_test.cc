@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Limits of a whole cluster at one of its servers: what its slice lets through, and no more,
+// Limits of a whole cluster on one of its servers: it passes what its slice allows and no more,
 // however it starts and ends.
 #include <deque>
 #include <string>
@@ -78,7 +78,7 @@ TEST(TbfSlices, ABucketStartsEmptyAndHoldsOneTokenAndTenMilliseconds) {
   EXPECT_EQ(server.served(10'000), 2);
 }
 
-// A class that comes later than its rule finds what a bucket of its own would have by then.
+// The bucket of a class that is created after its rule has the tokens since the rule was started.
 TEST(TbfSlices, AClassThatComesLaterIsNotHeldUp) {
   Server server("start wide jobid={*} rate=1000 scope=cluster");
   server.slice(100, 0);

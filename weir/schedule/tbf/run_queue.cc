@@ -231,6 +231,8 @@ void RunQueue::release_first(Instant now) {
   count(first, now);
   wake_.pop();
   Bucket& bucket = *std::exchange(first.at, nullptr);
+  // Usually this is its only bucket and no other queue uses it: there is nothing else to check.
+  if (first.is_simple()) return push_ready(first, now);
   BucketWaiters* const waiters = bucket.waiters.get();
   if (waiters != nullptr) waiters->first = nullptr;
   Bucket* elsewhere = empty_limit(first, now);

@@ -46,7 +46,7 @@ class RunQueue {
   RunQueue(const RuleOptions& options, Tags& tags, Shares& shares, WaitBreakdown& waits,
            const Root& root);
 
-  // Allocates room for so many queues.
+  // Allocates room for this many queues.
   void reserve(std::size_t queues);
 
   // REQUIRES: it has requests and is in no place.

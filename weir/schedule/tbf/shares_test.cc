@@ -18,7 +18,7 @@ using std::chrono::seconds;
 
 constexpr Instant kStart = instant_at(7'000'000'000);
 
-// A Gate under shares with as many slots as it takes, and what ran.
+// A Gate under shares with an unlimited number of slots, and the requests that ran.
 class Shared {
  public:
   explicit Shared(bool lending = true, Cost cost = {})
@@ -57,7 +57,7 @@ class Shared {
       gate.admit(request, head, now);
     }
   }
-  // Runs up to `most`; how many there were of each job, in order.
+  // Runs up to `most` requests; returns their jobs, in order.
   std::string run(int most = 1'000'000) {
     std::string order;
     while (most-- > 0) {
@@ -95,7 +95,8 @@ TEST(TbfShares, TheReadyGoByNodes) {
   EXPECT_EQ(Shared::count(order, 'b'), 300U);
 }
 
-// Queues of one job do not add up to more weight, and go in the order their first requests came.
+// Several queues of one job do not get more weight, and are served in the order of their first
+// requests.
 TEST(TbfShares, MoreQueuesBuyNoWeight) {
   Shared shared;
   ASSERT_TRUE(shared.gate.write_rule("start r jobid={zzz} by=jobid+uid", shared.now));
@@ -142,7 +143,7 @@ TEST(TbfShares, WhoHasBorrowedLeastForItsWeightIsNext) {
   shared.share("b", 1, 3, 1);
   shared.send("a", 400);
   shared.send("b", 400);
-  const std::string order = shared.run(402);  // one of each is its own
+  const std::string order = shared.run(402);  // one of each is paid from its own share
   EXPECT_EQ(shared.report("b").borrowed, Tokens{300});
   EXPECT_EQ(Shared::count(order, 'a'), 101U);
 }
@@ -229,17 +230,17 @@ TEST(TbfShares, TheRootPaysForWhoHasNoShareToo) {
   EXPECT_EQ(shared.run(), "lll");
 }
 
-// A device that was too slow for a while may make it good; one that nobody asked may not.
+// A device that was too slow for a while may catch up; one that had no requests may not.
 TEST(TbfShares, TheRootHoldsMoreWhileSomebodyWaitsForTheDevice) {
   Shared shared;
   shared.root(100, 10, 50);
   shared.share("a", 100, 1, 8);
   shared.send("a", 75);
-  EXPECT_EQ(shared.run(10).size(), 10U);  // it takes no more
+  EXPECT_EQ(shared.run(10).size(), 10U);  // the device takes no more
   shared.now += seconds{1};
   EXPECT_EQ(shared.run().size(), 50U);
   shared.now += milliseconds{150};
-  EXPECT_EQ(shared.run().size(), 15U);  // all that were left
+  EXPECT_EQ(shared.run().size(), 15U);  // all remaining ones
   shared.now += seconds{1};
   shared.send("a", 75);
   EXPECT_EQ(shared.run().size(), 10U);
@@ -259,7 +260,8 @@ TEST(TbfShares, WaitingForALimitDoesNotFillTheRoot) {
   EXPECT_EQ(shared.run(), "bbbbbbbbbb");
 }
 
-// What falls over the rim while a job has nothing to do is lent; while it has, it is nobody's.
+// Tokens that spill while a job has no requests are lent; tokens that spill while it has some
+// belong to no job.
 TEST(TbfShares, OnlyTheIdleLend) {
   Shared shared;
   shared.share("a", 100, 1, 10);
@@ -273,7 +275,7 @@ TEST(TbfShares, OnlyTheIdleLend) {
   EXPECT_EQ(shared.report("a").lent, Tokens{0});
 }
 
-// Nothing collects what is lent while nobody asks for a report; it stays at the largest number.
+// Lent tokens are collected only by a report; without one the count saturates.
 TEST(TbfShares, WhatTheIdleLendInMonthsDoesNotWrap) {
   Shared shared;
   shared.share("a", 1'000'000'000'000, 1, 10);
@@ -302,7 +304,7 @@ TEST(TbfShares, WhoHasNeitherShareNorLimitRunsWhenNothingElseDoes) {
   shared.send("a", 8);
   EXPECT_EQ(shared.run(), "aaaaaaaannn");
   shared.send("n", 2);
-  shared.share("n", 1, 1, 1);  // now it has one
+  shared.share("n", 1, 1, 1);  // now it has a share
   EXPECT_EQ(shared.run(), "n");
   shared.tbf().drop_share(JobId("n"), shared.now);
   EXPECT_EQ(shared.run(), "n");
@@ -314,10 +316,10 @@ TEST(TbfShares, BytesMayBeWhatIsShared) {
   shared.send("a", 10);
   EXPECT_EQ(shared.run().size(), 2U);
   shared.now += seconds{3};
-  EXPECT_EQ(shared.run().size(), 2U);  // the rim
+  EXPECT_EQ(shared.run().size(), 2U);  // its depth
 }
 
-// Requests wait in every place there is while shares come and go.
+// Requests wait in all places while shares are set and dropped.
 TEST(TbfShares, NothingIsLostWhileSharesComeAndGo) {
   Rng rng(1);
   for (const bool lending : {true, false}) {

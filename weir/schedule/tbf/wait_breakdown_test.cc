@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Waiting is told apart by cause, and the causes add up to it.
+// Waits are divided by cause, and the causes add up to the total.
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -51,7 +51,7 @@ Gate::Options watched(Gate::Options options) {
   return options;
 }
 
-// A Gate with its requests, and beside it the plainest account of who waited how long.
+// A Gate with its requests, and a simple account of how long each waited.
 struct World {
   explicit World(const Gate::Options& options) : gate(watched(options)) {
     EXPECT_TRUE(gate.start_policy("tbf", "jobid", Heads::kBoth));
@@ -116,7 +116,7 @@ struct World {
   Sums waited;
 };
 
-// Where an account and the delays differ; empty: nowhere.
+// The difference between an account and the delays; empty: none.
 std::string difference(const Sums& expected, const std::map<QueueName, DelaySums>& delays) {
   for (const auto& [name, sum] : expected) {
     const auto found = delays.find(name);

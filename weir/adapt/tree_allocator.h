@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// AdapTBF over a tree: projects, their users, and the users' jobs, or any other levels. Each
+// period, from the top down, every inner node divides its own allocation between its active
+// children as the Allocator divides the target between jobs:
+//
+//   target 100 --+-- bio   weight 2 --+-- 1001 --- ior.7      child's demand: the sum of its leaves
+//                |                    +-- 1002 --- dd.1       child's budget: its own allocation
+//                +-- chem  weight 1 ----- 1003 --- cp.5
+//
+// The last allocation, records, remainders, fading and the floor belong to a node under its parent,
+// so records sum to 0 under every parent: what a user of bio borrows from another one stays between
+// them. A tree of one level is the Allocator, to the token.
+//
+// A leaf may have a reservation of R tokens per second: in a period in which it is active it is
+// worth g = min(demand, whole tokens of R x period), the fraction carried by the leaf; an inner
+// node's is the sum of its leaves'. It is part of the allocation, not on top of it.
+//
+// A leaf that appears under another parent has moved: its record there is written off, and it
+// starts with 0. Leaves have unique names in the whole tree. O(nodes) a period; no clock; one
+// owner.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <absl/container/btree_map.h>
+
+#include "weir/adapt/allocator.h"
+#include "weir/adapt/period.h"
+#include "weir/base/job_id.h"
+#include "weir/base/quantity.h"
+
+namespace weir {
+
+class TreeAllocator {
+ public:
+  struct Demand {
+    std::vector<JobId> path;  // values of the levels above, top first
+    JobId job;
+    std::uint64_t weight = 1;
+    Tokens demand;
+    std::uint64_t reserve = 0;  // tokens per second
+  };
+  // An active node; `period.job` is its last component, `demand` the sum of its leaves'.
+  struct Node {
+    std::string path;  // components with / between them
+    JobPeriod period;
+  };
+  // The weight of an inner node by its path, at least 1.
+  using WeightOf = std::function<std::uint64_t(std::string_view path)>;
+
+  static constexpr std::string_view kNone = "(none)";  // of a request that has no such value
+  static constexpr std::uint64_t kWeightMax = 1'000'000'000;
+  static constexpr std::uint64_t kReserveMax = 1'000'000'000'000;
+  static constexpr std::size_t kLevelsMax = 8;
+
+  // REQUIRES: as for Allocator; jobs_max bounds the children of each parent.
+  explicit TreeAllocator(const Allocator::Options& options);
+  ~TreeAllocator();
+
+  // One period: fills `nodes` with the active nodes, parents before their children, children in the
+  // order of their bytes, and returns the budget. REQUIRES: each job once; every path has the same
+  // length, in every call; weights from 1 to kWeightMax, reserves up to kReserveMax.
+  Tokens allocate(std::span<const Demand> demands, const WeightOf& weight_of,
+                  std::vector<Node>& nodes);
+
+  // Inner nodes that are known.
+  std::size_t inner_nodes() const { return inner_; }
+
+ private:
+  struct Inner;
+  struct Leaf {
+    Inner* parent = nullptr;
+    std::uint64_t carry = 0;  // of its reservation, in 10^-9 tokens
+  };
+
+  Inner& parent_of(const Demand& demand);
+  void add(const Demand& demand);
+  void divide(Inner& inner, Tokens budget, const std::string& path, const WeightOf& weight_of,
+              std::vector<Node>& nodes);
+
+  Allocator::Options options_;
+  std::unique_ptr<Inner> root_;
+  absl::btree_map<JobId, Leaf> leaves_;
+  std::size_t inner_ = 0;
+};
+
+}  // namespace weir

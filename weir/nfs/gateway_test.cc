@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/nfs/gateway.h"
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "weir/base/big_endian.h"
+
+namespace weir::nfs {
+namespace {
+
+class GatewayTest : public testing::Test {
+ protected:
+  GatewayTest() : gateway_(serve::NfsOptions{}, {.address = {}, .size = 0, .text = "server"}) {}
+
+  static SessionId session(std::uint64_t number) {
+    SessionId id{};
+    store_be(id.data(), number);
+    return id;
+  }
+  static Nid client(std::uint64_t number) {
+    return {.low = number, .net = NetType::kTcp, .family = AddressFamily::kIpv4};
+  }
+
+  Gateway gateway_;
+};
+
+TEST_F(GatewayTest, AnInventedSessionIsForgottenWithItsLastCall) {
+  for (std::uint64_t i = 0; i < 1000; ++i) {
+    ASSERT_TRUE(gateway_.park(session(i), 1, OperationKind::kRead));
+    gateway_.unpark(session(i), 1);
+  }
+  EXPECT_EQ(gateway_.session_count(), 0U);
+  ASSERT_TRUE(gateway_.park(session(1), 1, OperationKind::kRead));
+  ASSERT_TRUE(gateway_.park(session(1), 2, OperationKind::kRead));
+  gateway_.unpark(session(1), 1);
+  EXPECT_EQ(gateway_.session_count(), 1U);
+  EXPECT_EQ(gateway_.parked(session(1)), 1U);
+}
+
+TEST_F(GatewayTest, ManyInventedSessionsDoNotMakeItForgetARealOne) {
+  gateway_.set_slots(session(0), 8);
+  for (std::uint64_t i = 1; i <= Gateway::kSessionsMax; ++i) {
+    gateway_.park(session(i), 1, OperationKind::kRead);
+    gateway_.unpark(session(i), 1);
+  }
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(gateway_.park(session(0), 1, OperationKind::kRead));
+  EXPECT_FALSE(gateway_.park(session(0), 1, OperationKind::kRead)) << "a quarter of 8, not of 64";
+}
+
+TEST_F(GatewayTest, CallsOfSessionsBeyondTheBoundAreNotParked) {
+  for (std::uint64_t i = 0; i < Gateway::kSessionsMax; ++i) {
+    ASSERT_TRUE(gateway_.park(session(i), 1, OperationKind::kRead));
+  }
+  const SessionId another = session(Gateway::kSessionsMax);
+  for (int i = 0; i < 1000; ++i) {
+    EXPECT_FALSE(gateway_.park(another, 1, OperationKind::kRead));
+  }
+  gateway_.set_slots(another, 8);
+  EXPECT_EQ(gateway_.session_count(), Gateway::kSessionsMax);
+  EXPECT_TRUE(gateway_.park(session(5), 1, OperationKind::kRead)) << "those that it knows are";
+  gateway_.unpark(session(7), 1);
+  EXPECT_TRUE(gateway_.park(another, 1, OperationKind::kRead));
+}
+
+TEST_F(GatewayTest, IdleSessionsMakeRoomForNewOnes) {
+  for (std::uint64_t i = 0; i < Gateway::kSessionsMax; ++i) gateway_.set_slots(session(i), 64);
+  EXPECT_TRUE(gateway_.park(session(Gateway::kSessionsMax), 1, OperationKind::kRead));
+  EXPECT_EQ(gateway_.session_count(), 1U);
+}
+
+TEST_F(GatewayTest, MarksAreOfOneClientAndBounded) {
+  using Mark = Gateway::Mark;
+  EXPECT_TRUE(gateway_.mark(Mark::kLayouts, client(1)));
+  EXPECT_FALSE(gateway_.mark(Mark::kLayouts, client(1)));
+  EXPECT_TRUE(gateway_.mark(Mark::kTls, client(1)));
+  EXPECT_TRUE(gateway_.mark(Mark::kLayouts, client(2)));
+  EXPECT_FALSE(gateway_.has(Mark::kTls, client(2)));
+  for (std::uint64_t i = 3; i < 3 + Gateway::kMarksMax; ++i) gateway_.mark(Mark::kTls, client(i));
+  EXPECT_FALSE(gateway_.has(Mark::kLayouts, client(1))) << "the oldest are forgotten";
+  EXPECT_TRUE(gateway_.has(Mark::kTls, client(2 + Gateway::kMarksMax)));
+}
+
+TEST_F(GatewayTest, OwnersAreRememberedWithTheirLastUserAndBounded) {
+  const auto use = [&](const std::string& owner, std::uint64_t number) {
+    return gateway_.other_user(std::as_bytes(std::span(owner)), client(number));
+  };
+  EXPECT_EQ(use("a", 1), std::nullopt);
+  EXPECT_EQ(use("a", 1), std::nullopt);
+  EXPECT_EQ(use("b", 2), std::nullopt);
+  EXPECT_EQ(use("a", 2), client(1));
+  EXPECT_EQ(use("a", 1), client(2));
+  for (std::size_t i = 0; i < Gateway::kOwnersMax; ++i) use("owner " + std::to_string(i), 3);
+  EXPECT_EQ(use("a", 4), std::nullopt);
+}
+
+}  // namespace
+}  // namespace weir::nfs
