@@ -11,6 +11,7 @@ BINARY = s.RELEASE if pathlib.Path(s.RELEASE).exists() else s.WEIR
 
 
 class Fairness(MeasuredTest):
+    is_light = True
     DEPTHS = (1, 4, 16, 64)
 
     def shares(self, *arguments, ramp=1):
@@ -70,6 +71,8 @@ class Fairness(MeasuredTest):
 
 
 class Fidelity(MeasuredTest):
+    is_light = True
+
     def test_a_rate_is_kept(self):
         def attempt():
             with Server("--export", "a=memory:64MiB", "--adaptive", "off",
