@@ -402,6 +402,20 @@ class Setup(StandIns):
         self.assertRegex(self.calls.read_text(), r" install -y .* libfmt-dev\n$")
         self.assertNotRegex(self.calls.read_text(), "chromium|slurmctld|fio|gtest|npm")
 
+    def test_clients_and_demos_need_no_tests(self):
+        self.on_debian(missing=("chromium", "slurmctld", "fio", "nfs-ganesha", "libgtest-dev"))
+        write_scripts(self.bin, {"id": "echo 0", "cmake": "exit 1"})
+        for arguments, installed in ((("setup", "clients"), "fio"), (("demo",), "fio"),
+                                     (("demo", "nfs"), "nfs-ganesha")):
+            self.calls.write_text("")
+            run(self.dev, *arguments, env={"PATH": str(self.bin)})
+            self.assertRegex(self.calls.read_text(), rf" --no-install-recommends {installed}\n$")
+
+    def test_unknown_packages_are_refused(self):
+        done = run(self.dev, "setup", "toys", env={"PATH": f"{self.bin}:{os.environ['PATH']}"})
+        self.assertEqual((done.returncode, self.calls.read_text()), (64, ""))
+        self.assertIn("unknown packages 'toys'; expected clients", done.stderr)
+
     def test_elsewhere_than_on_debian(self):
         (self.bin / "dpkg-query").unlink()
         done = self.setup()
