@@ -48,7 +48,8 @@ class Faults:
     def all(self):
         faults = [self.cut_server, self.cut_from_etcd, self.cut_one_way, self.cut_in_two,
                   self.lose_packets, self.pause_server, self.pause_etcd, self.kill_etcd,
-                  self.kill_server]
+                  self.kill_all_of_etcd, self.kill_server, self.stop_server,
+                  self.kill_all_servers, self.stop_all_servers]
         return faults + [self.delay_packets] if self.has_delay else faults
 
     def any_server(self):
@@ -92,14 +93,32 @@ class Faults:
         self.undo.callback(process.send_signal, signal.SIGCONT)
 
     def kill_etcd(self):
-        node = self.choose.randrange(len(NODES))
-        self.world.etcd.kill(node)
-        self.undo.callback(self.world.etcd.start, node)
+        self.end_nodes(self.choose.randrange(len(NODES)))
+
+    def kill_all_of_etcd(self):
+        self.end_nodes(*range(len(NODES)))
 
     def kill_server(self):
-        name = self.any_server()
-        self.world.members[name].end(signal.SIGKILL)
-        self.undo.callback(self.world.start_again, name)
+        self.end_servers(signal.SIGKILL, self.any_server())
+
+    def stop_server(self):
+        self.end_servers(signal.SIGTERM, self.any_server())
+
+    def kill_all_servers(self):
+        self.end_servers(signal.SIGKILL, *SERVERS)
+
+    def stop_all_servers(self):
+        self.end_servers(signal.SIGTERM, *SERVERS)
+
+    def end_nodes(self, *nodes):
+        for node in nodes:
+            self.world.etcd.kill(node)
+            self.undo.callback(self.world.etcd.start, node)
+
+    def end_servers(self, how, *names):
+        for name in names:
+            self.world.members[name].end(how)
+            self.undo.callback(self.world.start_again, name)
 
     def heal(self):
         self.undo.close()
