@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A report is a self-contained page: web/*.html with the numbers in place of /*DATA*/ in its
-// script. The data, which includes names chosen by users, cannot end the script that contains it.
+// A report is a self-contained page: web/*.html with the style and the script that all of them
+// share (report.css, report.js), and the numbers in place of /*DATA*/. The data, which includes
+// names chosen by users, cannot end the script that contains it.
 //
 //   report_page("sim-report.html", json)
 #pragma once
