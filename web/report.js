@@ -192,7 +192,8 @@ function pointAt(svg, box, x, across, series, yFormat, xFormat) {
 // Bars in groups: one group for each job, one bar for each policy. Every bar has its value, upright
 // if there is no room for it; a figure with many bars is wider.
 function bars(parent, { id, title, yLabel, yFormat = digits, groups, series, low = 0, high, label, log, neutral }) {
-  const width = Math.min(Math.max(W, groups.length * (series.length * 15 + 12) + 80), 3 * W);
+  const needed = groups.length * (series.length * 15 + 12) + 80;
+  const width = needed > W ? Math.min(Math.max(needed, 2 * W), 4 * W) : W;
   const svg = frame(parent, id, title, H, width);
   const box = { ...boxOf(H), right: width - 12, top: 78, bottom: H - 30 };
   const y = log ? decades(low, high, box) : vertical(low, high, box);

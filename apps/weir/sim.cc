@@ -218,20 +218,24 @@ void show_sweep(const std::vector<sim::Outcome>& sweep) {
 // Progress of all runs together, on a terminal.
 class Bar {
  public:
-  Bar(std::size_t runs, bool quiet)
-      : runs_(runs), shown_(!quiet && isatty(STDERR_FILENO) == 1), started_(host::now()) {}
+  // `length` is that of one run, if known.
+  Bar(std::size_t runs, std::optional<Nanoseconds> length, bool quiet)
+      : runs_(runs),
+        length_(length),
+        shown_(!quiet && isatty(STDERR_FILENO) == 1),
+        started_(host::now()) {}
   ~Bar() { erase(); }
   Bar(const Bar&) = delete;
   Bar& operator=(const Bar&) = delete;
 
   void run_done() { ++done_; }
-  void draw(const sim::Scenario& scenario, Nanoseconds reached) {
+  void draw(Nanoseconds reached) {
     if (!shown_ || host::now() - started_ < std::chrono::milliseconds{500}) return;
     constexpr std::uint64_t kUnits = 1000;
     std::uint64_t part = 0;
-    if (scenario.length) {
+    if (length_) {
       part = static_cast<std::uint64_t>(reached.count()) * kUnits /
-             static_cast<std::uint64_t>(scenario.length->count());
+             static_cast<std::uint64_t>(length_->count());
     }
     const std::uint64_t reached_units = done_ * kUnits + std::min(part, kUnits);
     (void)host::write_stderr(
@@ -245,6 +249,7 @@ class Bar {
 
  private:
   std::size_t runs_;
+  std::optional<Nanoseconds> length_;
   bool shown_;
   Instant started_;
   std::size_t done_ = 0;
@@ -269,7 +274,7 @@ struct Runner {
     options.period = period;
     options.checkers = !arguments.unchecked;
     options.keep_periods = keep_periods;
-    options.progress = [this](Nanoseconds reached) { bar.draw(scenario, reached); };
+    options.progress = [this](Nanoseconds reached) { bar.draw(reached); };
     sim::Outcome outcome =
         value_or_fail(sim::run(scenario, contender, options), Exit::kDataErr, "");
     bar.run_done();
@@ -495,7 +500,13 @@ int simulate(const SimArguments& arguments) {
   for (const sim::Contender contender : contenders) {
     if (sim::has_periods(contender)) runs += study.scenario.periods.size();
   }
-  Bar bar(runs, arguments.quiet);
+  std::optional<Nanoseconds> length = study.scenario.length;
+  for (const study::WorkloadReport& report : study.workload) {
+    if (report.length > Nanoseconds{0} && !study.scenario.length) {
+      length = std::max(length.value_or(report.length), report.length);
+    }
+  }
+  Bar bar(runs, length, arguments.quiet);
   const Runner run{arguments, study.scenario, bar, arguments.out.has_value()};
   const Runner sweep{arguments, study.scenario, bar};
   for (const sim::Contender contender : contenders) {

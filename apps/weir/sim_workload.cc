@@ -93,7 +93,10 @@ study::LoadedScenario load_with_workload(const std::string& name,
                                          const std::optional<std::string>& length) {
   study::ScenarioInput input;
   input.workload = workload_of(arguments);
-  if (length) input.length = value_or_fail(parse_duration(*length), Exit::kUsage, "--length");
+  if (length) {
+    input.length = value_or_fail(parse_duration(*length), Exit::kUsage, "--length");
+    if (*input.length <= Nanoseconds{0}) throw Failure{Exit::kUsage, "length: is 0"};
+  }
   auto loaded = study::load_scenario(name, input);
   if (!loaded) {
     const bool is_wrong = loaded.error().code == std::errc::invalid_argument;

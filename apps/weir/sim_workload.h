@@ -2,6 +2,9 @@
 //
 // Options of weir sim and weir sim compare for recorded workloads, and loading of scenarios with
 // them.
+//
+//   add_workload_options(command, arguments.workload);
+//   load_with_workload("site.toml", arguments.workload, arguments.length)
 #pragma once
 
 #include <cstdint>

@@ -30,6 +30,9 @@ constexpr Nanoseconds kBin = std::chrono::seconds{1};
 constexpr Nanoseconds kShortBin = std::chrono::milliseconds{100};
 constexpr Nanoseconds kShortRun = std::chrono::seconds{20};
 constexpr std::size_t kBinsMax = 4096;
+// A recorded workload may be of any length: short intervals at first, as many as a figure can show.
+constexpr Nanoseconds kStreamBin = std::chrono::milliseconds{10};
+constexpr std::size_t kStreamBins = 512;
 constexpr std::size_t kPeriodRowsMax = 4'000'000;
 
 // A source of events, in the heap by the time of its next event.
@@ -203,6 +206,9 @@ class World {
   Result<Outcome> run() {
     const Instant end{scenario_.length.value_or(kLengthMax)};
     while (!events_.empty() && events_.top_key() <= end && !is_stuck() && !failure_) turn();
+    if (!scenario_.length && !events_.empty() && events_.top_key() > end) {
+      findings_.add(now_, "the run does not end within 30 days");
+    }
     now_ = scenario_.length ? end : last_completion_;
     finish();
     if (failure_) return tl::unexpected(*failure_);
@@ -743,6 +749,7 @@ class World {
   void finish() {
     if (contended_from_ && !contended_until_) end_contention();
     if (measures_) outcome_.measured = measures_->end(now_);
+    while (!scenario_.streams.empty() && bin_ >= kStreamBins) widen_bins();
     for (Device& device : devices_) drain(device);
     events_.clear();
     outcome_.duration = now_.time_since_epoch();
@@ -867,6 +874,7 @@ class World {
 }  // namespace
 
 Nanoseconds bin_of(const Scenario& scenario) {
+  if (!scenario.streams.empty()) return kStreamBin;
   return scenario.length && *scenario.length <= kShortRun ? kShortBin : kBin;
 }
 

@@ -252,6 +252,7 @@ TEST(World, AStreamArrivesAtItsTimes) {
   const Outcome outcome = outcome_of(scenario);
   EXPECT_EQ(outcome.jobs[0].served, 3U);
   EXPECT_EQ(outcome.held_back, 0U);
+  EXPECT_EQ(outcome.bin, milliseconds{10});
   EXPECT_NEAR(static_cast<double>(outcome.jobs[0].wait.quantile(1, 1)) / 1e6, 10, 0.1);
 }
 

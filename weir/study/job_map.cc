@@ -145,11 +145,8 @@ JobMap::Found JobMap::find_named(std::string_view text) {
       return {.job = *overflow_, .is_overflow = true};
     }
   }
-  // Bounded: texts that map to the same name share an entry only as long as there are few.
-  if (!is_sealed_ && by_text_.size() < 4 * sim::kJobsMax) {
-    if (name != text) ++renamed_;
-    by_text_.emplace(text, known->second);
-  }
+  // To save the search for the next one; many texts may give the same name.
+  if (!is_sealed_ && by_text_.size() < 4 * sim::kJobsMax) by_text_.emplace(text, known->second);
   return {.job = known->second};
 }
 

@@ -70,8 +70,6 @@ class JobMap {
 
   void seal() { is_sealed_ = true; }
   const std::vector<sim::JobSpec>& jobs() const { return jobs_; }
-  // Names that were changed to be names of jobs.
-  std::uint64_t renamed() const { return renamed_; }
   const Options& options() const { return options_; }
 
  private:
@@ -83,7 +81,6 @@ class JobMap {
   std::map<std::string, std::uint32_t, std::less<>> by_name_;
   std::optional<std::uint32_t> overflow_;
   bool is_sealed_ = false;
-  std::uint64_t renamed_ = 0;
 };
 
 }  // namespace weir::study

@@ -281,14 +281,16 @@ std::string periods_csv(const Study& study) {
 std::string throughput_csv(const Study& study) {
   std::string csv = "policy,time_s,job,served,cost\n";
   for (const sim::Outcome& outcome : study.outcomes) {
+    const int digits = outcome.bin % std::chrono::milliseconds{100} == Nanoseconds{0} ? 1 : 2;
     std::size_t bins = 0;
     for (const sim::JobOutcome& job : outcome.jobs) bins = std::max(bins, job.bins.size());
     for (std::size_t i = 0; i < bins; ++i) {
       for (const sim::JobOutcome& job : outcome.jobs) {
         const sim::Bin bin = i < job.bins.size() ? job.bins[i] : sim::Bin{};
-        fmt::format_to(
-            std::back_inserter(csv), "{},{:.1f},{},{},{}\n", contender_name(outcome.contender),
-            in_seconds(outcome.bin * static_cast<std::int64_t>(i)), job.name, bin.served, bin.cost);
+        fmt::format_to(std::back_inserter(csv), "{},{:.{}f},{},{},{}\n",
+                       contender_name(outcome.contender),
+                       in_seconds(outcome.bin * static_cast<std::int64_t>(i)), digits, job.name,
+                       bin.served, bin.cost);
       }
     }
   }

@@ -385,6 +385,7 @@ LineParser::Kind LineParser::read_header(std::string_view line) {
   }
   columns_.assign(known.size(), SIZE_MAX);
   ignored_.clear();
+  missing_.clear();
   for (std::size_t i = 0; i < names.size(); ++i) {
     const auto found = std::find_if(known.begin(), known.end(),
                                     [&](std::string_view one) { return is_same(one, names[i]); });
@@ -398,7 +399,8 @@ LineParser::Kind LineParser::read_header(std::string_view line) {
   for (std::size_t i = 0; i < known.size(); ++i) {
     const bool is_needed = format_ == WorkloadFormat::kCsv || i <= kMsrSize;
     if (columns_[i] == SIZE_MAX && is_needed && known[i] != kMsrColumns[kMsrOffset]) {
-      return refuse(fmt::format("has no column {}", known[i]));
+      missing_ = fmt::format("has no column {}", known[i]);
+      return refuse(missing_);
     }
   }
   return Kind::kNothing;
@@ -407,6 +409,7 @@ LineParser::Kind LineParser::read_header(std::string_view line) {
 LineParser::Kind LineParser::parse_csv(std::string_view line) {
   if (line.front() == '#') return Kind::kNothing;
   if (is_header(line, format_)) return read_header(line);
+  if (!missing_.empty()) return refuse(missing_);
   split(line, kColumnsMax + 1, parts_);
   if (parts_.size() != columns_count_) {
     return refuse(fmt::format("has {}{} columns instead of {}",

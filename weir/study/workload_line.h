@@ -123,6 +123,7 @@ class LineParser {
   std::size_t columns_count_ = 0;
   std::vector<std::string_view> parts_;  // of the last line
   std::vector<std::string> ignored_;
+  std::string missing_;       // why lines cannot be read: a column that is not there
   std::uint64_t base_ = 0;    // fio: time of the end of earlier runs; version 2: of waits
   std::uint64_t latest_ = 0;  // fio: the latest time
   bool has_waits_ = false;

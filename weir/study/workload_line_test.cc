@@ -136,6 +136,8 @@ TEST(WorkloadLine, ColumnsMayBeInAnotherOrderAndBesideOthers) {
   LineParser lacks(Format::kMsr);
   ASSERT_EQ(lacks.parse("Timestamp,Hostname,Type,Size"), Kind::kWrong);
   EXPECT_EQ(lacks.wrong(), "has no column DiskNumber");
+  EXPECT_EQ(lacks.parse("1,usr,Read,512"), Kind::kWrong);
+  EXPECT_EQ(lacks.wrong(), "has no column DiskNumber");
 }
 
 TEST(WorkloadLine, SaysWhatIsWrong) {

@@ -26,6 +26,8 @@ class RequestSource {
 
   // nullptr at the end. Counts in the report what is not a request.
   virtual Result<const WorkloadRequest*> next(WorkloadReport& report) = 0;
+  // Reports what is known of the file as a whole; no other call follows.
+  virtual void finish(WorkloadReport& report) const = 0;
 };
 
 namespace {
@@ -128,7 +130,6 @@ class TextRequests final : public RequestSource {
       report.lines = lines_.number();
       if (!*line) {
         if (!lines_.rest().empty()) report.cut = "the last line has no newline and was left out";
-        finish(report);
         return nullptr;
       }
       switch (parser_.parse(**line)) {
@@ -147,13 +148,14 @@ class TextRequests final : public RequestSource {
     }
   }
 
- private:
-  void finish(WorkloadReport& report) const {
+  void finish(WorkloadReport& report) const override {
     report.is_timed = parser_.is_timed();
     report.appended = parser_.appended();
     report.at_other_stage = parser_.at_other_stage();
     report.ignored_columns = parser_.ignored_columns();
   }
+
+ private:
   static Result<void> check_wrong(const WorkloadReport& report) {
     if (report.wrong < WorkloadReader::kWrongMin || report.wrong <= report.requests) return {};
     return refuse(report.file.path,
@@ -178,13 +180,16 @@ class TraceRequests final : public RequestSource {
     }
     using Ending = TraceReader::Ending;
     const Ending ending = reader_.ending();
-    if (ending == Ending::kUnread) return fail(std::errc::io_error, "", reader_.complaint());
+    if (ending == Ending::kUnread) {
+      return fail(std::errc::io_error, quote(report.file.path), reader_.complaint());
+    }
     if (ending == Ending::kForeign || ending == Ending::kDamaged) {
       return refuse(report.file.path, reader_.complaint());
     }
     if (ending != Ending::kWhole) report.cut = reader_.complaint();
     return nullptr;
   }
+  void finish(WorkloadReport& /*report*/) const override {}
 
  private:
   bool take(const TraceRecord& record, WorkloadReport& report) {
@@ -318,6 +323,7 @@ Result<void> WorkloadReader::fill() {
     if (!request) return tl::unexpected(request.error());
     if (*request == nullptr) {
       is_at_end_ = true;
+      source_->finish(report_);
     } else if (auto added = add(**request); !added) {
       return added;
     }
@@ -355,6 +361,7 @@ Result<std::optional<sim::TraceEntry>> WorkloadReader::emit() {
   const Nanoseconds at{static_cast<std::int64_t>((entry.ticks - *report_.file.origin) * unit)};
   if (report_.file.until && at > *report_.file.until) {
     report_.is_stopped = true;
+    if (!is_at_end_) source_->finish(report_);
     is_at_end_ = true;
     heap_.clear();
     return std::nullopt;
