@@ -179,6 +179,16 @@ class BadInput(WorkloadTest):
         out = self.runs("--workload", self.file(text), "--policy", "none")
         self.assertIn("  ignored columns: Colour\n", out)
 
+    def test_comparisons_that_need_a_length(self):
+        for text, message in (
+                ("0,a,read,4096\n2505600,a,read,4096\n",
+                 "--workload: 1 jobs for 29d cannot be compared; give --length "),
+                ("fio version 2 iolog\nf read 0 4096\n",
+                 "--workload: has no times; give --length, such as --length 60s")):
+            status, _, err = self.weir("compare", "--workload", self.file(text), "--out", "out")
+            self.assertEqual(status, 64)
+            self.assertIn(message, err)
+
     def test_time_that_goes_back(self):
         text = "".join(MSR.format(10**17 - i, 0) for i in range(20_000))
         status, _, err = self.weir("--workload", self.file(text))
