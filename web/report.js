@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all reports share: colours, numbers, figures and parts of a page; report_page.cc puts it into
-// the script of each page.
+// What all reports share: the results, colours, numbers, figures and parts of a page. The script of
+// the report follows in the same file, report.html.
+
+const study = JSON.parse(document.getElementById("study").textContent);
 
 // Colours of Okabe and Ito, which people with red-green blindness can distinguish; lighter in dark
 // mode. Policies have separate hues, so that no policy looks like a job.
@@ -267,7 +269,8 @@ const top = values => {
 };
 
 // Draws the page, and again when the theme changes.
-function show(draw) {
+function show(draw, footer) {
+  document.querySelector("footer").textContent = footer;
   const again = () => {
     document.documentElement.dataset.theme = theme;
     document.getElementById("body").replaceChildren();

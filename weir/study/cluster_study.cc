@@ -25,7 +25,7 @@ std::string text_of(const Json& json, int indent) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
-// Parts of the page; web/cluster-report.html draws them.
+// Parts of the page; web/cluster-report.js draws them.
 Json section_json(std::string_view title, std::string_view note) {
   return {{"title", title}, {"note", note}, {"lines", Json::array()}, {"bars", Json::array()}};
 }
@@ -37,7 +37,7 @@ Json series_json(std::string_view name, Json values) {
 Result<void> write(const Json& result, const Json& page, const std::string& folder) {
   const NamedText files[] = {
       {"result.json", text_of(result, 2) + "\n"},
-      {"report.html", report_page("cluster-report.html", text_of(page, -1))},
+      {"report.html", report_page("cluster-report.js", text_of(page, -1))},
   };
   return write_texts(folder, files);
 }

@@ -352,7 +352,7 @@ std::string results_csv(const Comparison& comparison) {
 }
 
 std::string compare_html(const Comparison& comparison) {
-  return report_page("compare-report.html", text_of(summary_json(comparison), -1));
+  return report_page("compare-report.js", text_of(summary_json(comparison), -1));
 }
 
 Result<void> write_comparison(const Comparison& comparison, const std::string& folder) {

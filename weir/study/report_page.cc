@@ -27,9 +27,10 @@ std::string report_page(std::string_view page, std::string json) {
   for (std::size_t i = json.find("</"); i != std::string::npos; i = json.find("</", i + 3)) {
     json.insert(i + 1, "\\");
   }
-  std::string text(file(page));
+  std::string text(file("report.html"));
   put(text, "/*STYLE*/", file("report.css"));
   put(text, "/*CHARTS*/", file("report.js"));
+  put(text, "/*PAGE*/", file(page));
   // Last, since it may contain anything.
   put(text, kPlace, json);
   return text;

@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kPage = "sim-report.html";
+constexpr std::string_view kPage = "sim-report.js";
 
 // Six decimal places are enough, and the same on every machine.
 Json rounded(double value) { return std::round(value * 1e6) / 1e6; }

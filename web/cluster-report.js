@@ -1,28 +1,7 @@
-<!doctype html>
-<!-- SPDX-License-Identifier: Apache-2.0
-     The report of simulations of many servers. STYLE and CHARTS are report.css and report.js; DATA are the
-     results. The page loads nothing else. -->
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Weir simulation: servers</title>
-<style>
-/*STYLE*/
-</style>
-<main>
-  <header>
-    <div><h1 id="title"></h1><p class="note" id="subtitle"></p></div>
-    <button id="theme" type="button">light / dark</button>
-  </header>
-  <ul class="legend" id="legend"></ul>
-  <div id="body"></div>
-  <footer>Made by weir sim.</footer>
-</main>
-<div id="tip"></div>
-<script type="application/json" id="study">/*DATA*/</script>
-<script type="module">
-/*CHARTS*/
-const study = JSON.parse(document.getElementById("study").textContent);
+// SPDX-License-Identifier: Apache-2.0
+// The report of simulations of many servers, as sections of tables and figures (cluster_study.cc).
+// It follows report.js in the script of report.html.
+
 const whole = value => (value * 100).toFixed(0) + " %";
 const coloured = (series, byPolicy) => series.map((one, i) =>
   ({ ...one, colour: byPolicy ? policyColour(one.name) : jobColour(i), dash: byPolicy ? "" : dashes[i % 8] }));
@@ -58,6 +37,4 @@ function draw(body) {
   document.getElementById("subtitle").textContent = study.subtitle;
   for (const part of study.sections) drawSection(body, part);
 }
-show(draw);
-</script>
-</html>
+show(draw, "Made by weir sim.");

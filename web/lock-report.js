@@ -1,28 +1,7 @@
-<!doctype html>
-<!-- SPDX-License-Identifier: Apache-2.0
-     The report of a lock scenario. STYLE and CHARTS are report.css and report.js; DATA are the
-     results. The page loads nothing else. -->
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Weir simulation: locks</title>
-<style>
-/*STYLE*/
-</style>
-<main>
-  <header>
-    <div><h1 id="title"></h1><p class="note" id="subtitle"></p></div>
-    <button id="theme" type="button">light / dark</button>
-  </header>
-  <ul class="legend" id="legend"></ul>
-  <div id="body"></div>
-  <footer>Made by weir sim.</footer>
-</main>
-<div id="tip"></div>
-<script type="application/json" id="study">/*DATA*/</script>
-<script type="module">
-/*CHARTS*/
-const study = JSON.parse(document.getElementById("study").textContent);
+// SPDX-License-Identifier: Apache-2.0
+// The report of a lock scenario.
+// It follows report.js in the script of report.html.
+
 const appetites = [...new Set(study.runs.map(run => run.appetite))];
 
 function element(name, attributes, text) {
@@ -92,6 +71,7 @@ const logarithmic = (values, title) => {
 };
 
 function draw(body) {
+  document.title = "Weir simulation: locks";
   document.getElementById("title").textContent = study.title || study.scenario;
   document.getElementById("subtitle").textContent = `${study.clients} clients, a limit of ${study.limit} locks, seed ` +
     `${study.seed}. Least, mean and most cover the time after ${study.settled_s} s.`;
@@ -132,6 +112,4 @@ function draw(body) {
               y: logarithmic(runs.flatMap(run => run.held.map(h => h[1])), "")}));
   }
 }
-show(draw);
-</script>
-</html>
+show(draw, "Made by weir sim.");

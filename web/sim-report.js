@@ -1,28 +1,7 @@
-<!doctype html>
-<!-- SPDX-License-Identifier: Apache-2.0
-     The report of weir sim. STYLE and CHARTS are report.css and report.js; DATA are the
-     results. The page loads nothing else. -->
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Weir simulation</title>
-<style>
-/*STYLE*/
-</style>
-<main>
-  <header>
-    <div><h1 id="title"></h1><p class="note" id="subtitle"></p></div>
-    <button id="theme" type="button">light / dark</button>
-  </header>
-  <ul class="legend" id="legend"></ul>
-  <div id="body"></div>
-  <footer>Made by weir sim. Wait: arrival to dispatch. Latency: arrival to completion.</footer>
-</main>
-<div id="tip"></div>
-<script type="application/json" id="study">/*DATA*/</script>
-<script type="module">
-/*CHARTS*/
-const study = JSON.parse(document.getElementById("study").textContent);
+// SPDX-License-Identifier: Apache-2.0
+// The report of weir sim: figures of each policy, job and period.
+// It follows report.js in the script of report.html.
+
 const policies = study.policies;
 
 // A figure with more lines cannot be read.
@@ -230,6 +209,4 @@ function draw(body) {
   perJob(body);
   summary(body);
 }
-show(draw);
-</script>
-</html>
+show(draw, "Made by weir sim. Wait: arrival to dispatch. Latency: arrival to completion.");

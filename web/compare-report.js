@@ -1,28 +1,7 @@
-<!doctype html>
-<!-- SPDX-License-Identifier: Apache-2.0
-     The report of weir sim compare. STYLE and CHARTS are report.css and report.js; DATA are the
-     results. The page loads nothing else. -->
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Weir: comparison of policies</title>
-<style>
-/*STYLE*/
-</style>
-<main>
-  <header>
-    <div><h1 id="title"></h1><p class="note" id="subtitle"></p></div>
-    <button id="theme" type="button">light / dark</button>
-  </header>
-  <ul class="legend" id="legend"></ul>
-  <div id="body"></div>
-  <footer>Made by weir sim compare.</footer>
-</main>
-<div id="tip"></div>
-<script type="application/json" id="study">/*DATA*/</script>
-<script type="module">
-/*CHARTS*/
-const study = JSON.parse(document.getElementById("study").textContent);
+// SPDX-License-Identifier: Apache-2.0
+// The report of weir sim compare: means, intervals and ranks.
+// It follows report.js in the script of report.html.
+
 const short = value => {
   if (value === 0) return "0";
   const size = Math.floor(Math.log10(Math.abs(value)));
@@ -49,6 +28,7 @@ function scenarioTable(parent, scenario) {
   }
 }
 function draw(body) {
+  document.title = "Weir: comparison of policies";
   document.getElementById("title").textContent = "Comparison of policies";
   document.getElementById("subtitle").textContent = "Command: " + study.command;
   html("p", { class: "note" }, body, "Each cell is the mean over the seeds ± its 95 % confidence interval, and below " +
@@ -60,6 +40,4 @@ function draw(body) {
   html("h2", {}, body, "Not run");
   notes(body, study.refused.length ? study.refused.map(one => `${one.scenario}, ${one.policy}: ${one.why}`) : ["Nothing."]);
 }
-show(draw);
-</script>
-</html>
+show(draw, "Made by weir sim compare.");
