@@ -194,8 +194,7 @@ def chart(runs):
 
 
 def report(runs):
-    page = (ROOT / "web/sim-report.html").read_text(encoding="utf-8")
-    style = page[page.index("<style>"):page.index("</style>") + len("</style>")]
+    style = f"<style>\n{(ROOT / 'web/report.css').read_text(encoding='utf-8')}</style>"
     rows = "".join(
         f'<tr class="first"><td class="name"><span class="swatch" '
         f'style="background:{COLORS[name]}"></span><b>{html.escape(name)}</b></td>'

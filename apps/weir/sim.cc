@@ -21,6 +21,7 @@
 #include "apps/weir/sim_groups.h"
 #include "apps/weir/sim_locks.h"
 #include "apps/weir/sim_policies.h"
+#include "apps/weir/sim_workload.h"
 #include "weir/adapt/options.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
@@ -30,9 +31,11 @@
 #include "weir/sim/replay.h"
 #include "weir/sim/traced.h"
 #include "weir/sim/world.h"
+#include "weir/study/cluster_study.h"
 #include "weir/study/lock_scenario_file.h"
 #include "weir/study/scenario_file.h"
 #include "weir/study/study.h"
+#include "weir/study/workload.h"
 
 namespace weir::app {
 namespace {
@@ -67,6 +70,7 @@ Examples:
   weir sim cluster-faults --seed 1000
   weir sim group-epochs
   weir sim lock-volume --policy weir,lru-100
+  weir sim --workload usr_0.csv --workload src1_0.csv --policy none,weir
   weir serve --export ram=memory:1GiB --trace /tmp/t      and later: weir sim --replay /tmp/t
 
 The report is DIR/report.html; result.json, periods.csv and throughput.csv contain its data.
@@ -84,6 +88,7 @@ struct SimArguments {
   std::optional<std::string> only;
   std::optional<std::string> out;
   std::vector<std::string> traces;
+  WorkloadArguments workload;
   std::uint64_t seed = 1;
   bool list = false;
   bool unchecked = false;
@@ -108,6 +113,10 @@ void keep_only(const std::string& list, sim::Scenario& scenario) {
     throw Failure{Exit::kUsage,
                   "--only: cannot select jobs of a trace; use a trace without the other jobs"};
   }
+  if (!scenario.streams.empty()) {
+    throw Failure{Exit::kUsage,
+                  "--only: cannot select jobs of a workload; leave others out with --map '-: ...'"};
+  }
   std::set<std::string> wanted;
   for (const std::string& name : split(list)) wanted.insert(name);
   std::set<std::string> found;
@@ -125,17 +134,11 @@ void keep_only(const std::string& list, sim::Scenario& scenario) {
   scenario.jobs = std::move(kept);
 }
 
-sim::Scenario scenario_of(const SimArguments& arguments) {
-  auto loaded = study::load_scenario(arguments.scenario);
-  if (!loaded) {
-    const bool is_wrong = loaded.error().code == std::errc::invalid_argument;
-    throw Failure{is_wrong ? Exit::kDataErr : Exit::kNoInput, loaded.error().message()};
-  }
-  sim::Scenario scenario = std::move(*loaded);
+study::LoadedScenario scenario_of(const SimArguments& arguments) {
+  study::LoadedScenario loaded =
+      load_with_workload(arguments.scenario, arguments.workload, arguments.length);
+  sim::Scenario& scenario = loaded.scenario;
   if (arguments.only) keep_only(*arguments.only, scenario);
-  if (arguments.length) {
-    scenario.length = value_or_fail(parse_duration(*arguments.length), Exit::kUsage, "--length");
-  }
   if (arguments.service == "exponential") {
     for (sim::TargetSpec& target : scenario.targets) {
       target.store.service.kind = sim::ServiceTime::Kind::kExponential;
@@ -146,7 +149,7 @@ sim::Scenario scenario_of(const SimArguments& arguments) {
                               quote(arguments.service))};
   }
   check(sim::check(scenario), Exit::kUsage, "");
-  return scenario;
+  return loaded;
 }
 
 // ---- the table ----
@@ -187,6 +190,10 @@ void show_outcome(const sim::Outcome& outcome) {
   fmt::print("  {:<{}}{:>7}{:>11}{:>9}{:>10}{:>10}{:>10}{:>10}{:>10}{:>9}\n", "job", width, "nodes",
              "requests/s", "share", "entitled", "p50", "p99", "p50", "p99", "record");
   for (const sim::JobOutcome& job : groups) show_job(job, width);
+  if (outcome.held_back > 0) {
+    fmt::print("  {} requests were held back by up to {:.3f} s: too many were outstanding\n",
+               outcome.held_back, static_cast<double>(outcome.held_back_longest.count()) / 1e9);
+  }
   if (outcome.targets.size() == 1) return;
   for (const sim::TargetOutcome& target : outcome.targets) {
     fmt::print("  target {}: utilisation {:.2f} %, served {}\n", target.name,
@@ -211,20 +218,24 @@ void show_sweep(const std::vector<sim::Outcome>& sweep) {
 // Progress of all runs together, on a terminal.
 class Bar {
  public:
-  Bar(std::size_t runs, bool quiet)
-      : runs_(runs), shown_(!quiet && isatty(STDERR_FILENO) == 1), started_(host::now()) {}
+  // `length` is that of one run, if known.
+  Bar(std::size_t runs, std::optional<Nanoseconds> length, bool quiet)
+      : runs_(runs),
+        length_(length),
+        shown_(!quiet && isatty(STDERR_FILENO) == 1),
+        started_(host::now()) {}
   ~Bar() { erase(); }
   Bar(const Bar&) = delete;
   Bar& operator=(const Bar&) = delete;
 
   void run_done() { ++done_; }
-  void draw(const sim::Scenario& scenario, Nanoseconds reached) {
+  void draw(Nanoseconds reached) {
     if (!shown_ || host::now() - started_ < std::chrono::milliseconds{500}) return;
     constexpr std::uint64_t kUnits = 1000;
     std::uint64_t part = 0;
-    if (scenario.length) {
+    if (length_) {
       part = static_cast<std::uint64_t>(reached.count()) * kUnits /
-             static_cast<std::uint64_t>(scenario.length->count());
+             static_cast<std::uint64_t>(length_->count());
     }
     const std::uint64_t reached_units = done_ * kUnits + std::min(part, kUnits);
     (void)host::write_stderr(
@@ -238,6 +249,7 @@ class Bar {
 
  private:
   std::size_t runs_;
+  std::optional<Nanoseconds> length_;
   bool shown_;
   Instant started_;
   std::size_t done_ = 0;
@@ -262,7 +274,7 @@ struct Runner {
     options.period = period;
     options.checkers = !arguments.unchecked;
     options.keep_periods = keep_periods;
-    options.progress = [this](Nanoseconds reached) { bar.draw(scenario, reached); };
+    options.progress = [this](Nanoseconds reached) { bar.draw(reached); };
     sim::Outcome outcome =
         value_or_fail(sim::run(scenario, contender, options), Exit::kDataErr, "");
     bar.run_done();
@@ -333,25 +345,25 @@ int simulate_cluster_limit(const SimArguments& arguments) {
     }
   }
   if (arguments.out) check(host::make_folder(*arguments.out), Exit::kCantCreate, "--out");
-  study::Study study;
-  study.scenario.name = kClusterLimit;
-  study.scenario.title = kClusterLimitTitle;
-  study.scenario.length = spec.length;
-  study.scenario.targets.resize(spec.servers);
-  study.seed = arguments.seed;
+  study::ClusterLimitStudy study{
+      .title = kClusterLimitTitle, .spec = spec, .seed = arguments.seed, .runs = {}};
   if (!arguments.quiet) {
-    fmt::print("{}: {}, seed {}\n", study.scenario.name, study.scenario.title, study.seed);
+    fmt::print("{}: {}, seed {}\n", kClusterLimit, kClusterLimitTitle, study.seed);
   }
+  std::vector<sim::Outcome> outcomes;
   for (const sim::Contender contender : contenders) {
     sim::ClusterLimitOutcome result = sim::run_cluster_limit(spec, contender, arguments.seed);
     if (!arguments.quiet) {
       show_outcome(result.outcome);
       show_windows(result);
     }
-    study.outcomes.push_back(std::move(result.outcome));
+    outcomes.push_back(result.outcome);
+    study.runs.push_back(std::move(result));
   }
-  if (arguments.out) check(study::write_study(study, *arguments.out), Exit::kCantCreate, "--out");
-  const std::uint64_t findings = tell_findings(study.outcomes);
+  if (arguments.out) {
+    check(study::write_cluster_limit(study, *arguments.out), Exit::kCantCreate, "--out");
+  }
+  const std::uint64_t findings = tell_findings(outcomes);
   if (findings == 0) return 0;
   throw Failure{Exit::kSoftware,
                 fmt::format("{} checks failed; the first are listed above", findings)};
@@ -400,7 +412,7 @@ int report_traces(const SimArguments& arguments) {
   }
   study::Study study;
   study.on_server = true;
-  study.scenario = scenario_of(arguments);
+  study.scenario = scenario_of(arguments).scenario;
   if (!study.scenario.length) {
     throw Failure{Exit::kUsage, "--replay: the scenario has no length; give --length"};
   }
@@ -423,6 +435,7 @@ int report_traces(const SimArguments& arguments) {
 void refuse_job_options(const SimArguments& arguments, const char* scenario) {
   const std::pair<const char*, bool> others[] = {{"--period", arguments.period.has_value()},
                                                  {"--only", arguments.only.has_value()},
+                                                 {"--workload", !arguments.workload.files.empty()},
                                                  {"--service", arguments.service != "as-given"},
                                                  {"--unchecked", arguments.unchecked}};
   for (const auto& [option, is_given] : others) {
@@ -434,23 +447,20 @@ void refuse_job_options(const SimArguments& arguments, const char* scenario) {
 
 FaultSimArguments fault_arguments(const SimArguments& arguments) {
   refuse_job_options(arguments, kClusterFaults);
-  if (arguments.policies || arguments.out || arguments.length) {
-    throw Failure{Exit::kUsage, fmt::format("{}: has no meaning for {}",
-                                            arguments.out        ? "--out"
-                                            : arguments.policies ? "--policy"
-                                                                 : "--length",
-                                            kClusterFaults)};
+  if (arguments.policies || arguments.length) {
+    throw Failure{Exit::kUsage,
+                  fmt::format("{}: has no meaning for {}",
+                              arguments.policies ? "--policy" : "--length", kClusterFaults)};
   }
-  return {.seed = arguments.seed, .quiet = arguments.quiet};
+  return {.seed = arguments.seed, .out = arguments.out, .quiet = arguments.quiet};
 }
 
 GroupSimArguments group_arguments(const SimArguments& arguments) {
   refuse_job_options(arguments, kGroupEpochs);
-  if (arguments.policies || arguments.out) {
-    throw Failure{Exit::kUsage, fmt::format("{}: has no meaning for {}",
-                                            arguments.out ? "--out" : "--policy", kGroupEpochs)};
+  if (arguments.policies) {
+    throw Failure{Exit::kUsage, fmt::format("--policy: has no meaning for {}", kGroupEpochs)};
   }
-  return {arguments.length, arguments.seed, arguments.quiet};
+  return {arguments.length, arguments.out, arguments.seed, arguments.quiet};
 }
 
 LockSimArguments lock_arguments(const SimArguments& arguments) {
@@ -466,8 +476,9 @@ int simulate(const SimArguments& arguments) {
   if (!arguments.traces.empty() && !arguments.scenario.empty()) return report_traces(arguments);
   for (const std::string& path : arguments.traces) replay_trace(path, arguments.quiet, nullptr);
   if (!arguments.traces.empty()) return 0;
-  if (arguments.scenario.empty()) {
-    throw Failure{Exit::kUsage, "a scenario is required; weir sim --list shows the names"};
+  if (arguments.scenario.empty() && arguments.workload.files.empty()) {
+    throw Failure{Exit::kUsage,
+                  "a scenario or --workload is required; weir sim --list shows the names"};
   }
   if (const auto found = study::find_scenario(arguments.scenario);
       found && study::is_lock_scenario(found->text)) {
@@ -475,7 +486,9 @@ int simulate(const SimArguments& arguments) {
   }
   const std::optional<Nanoseconds> period = period_of(arguments.period);
   study::Study study;
-  study.scenario = scenario_of(arguments);
+  study::LoadedScenario loaded = scenario_of(arguments);
+  study.scenario = std::move(loaded.scenario);
+  study.workload = std::move(loaded.workload);
   const std::vector<sim::Contender> contenders =
       policies_of(arguments.policies.value_or(study.scenario.lustre ? kLustrePolicies : kPolicies));
   study.seed = arguments.seed;
@@ -487,7 +500,13 @@ int simulate(const SimArguments& arguments) {
   for (const sim::Contender contender : contenders) {
     if (sim::has_periods(contender)) runs += study.scenario.periods.size();
   }
-  Bar bar(runs, arguments.quiet);
+  std::optional<Nanoseconds> length = study.scenario.length;
+  for (const study::WorkloadReport& report : study.workload) {
+    if (report.length > Nanoseconds{0} && !study.scenario.length) {
+      length = std::max(length.value_or(report.length), report.length);
+    }
+  }
+  Bar bar(runs, length, arguments.quiet);
   const Runner run{arguments, study.scenario, bar, arguments.out.has_value()};
   const Runner sweep{arguments, study.scenario, bar};
   for (const sim::Contender contender : contenders) {
@@ -502,6 +521,7 @@ int simulate(const SimArguments& arguments) {
   if (!arguments.quiet) {
     fmt::print("{}{}{}, seed {}\n", study.scenario.name, study.scenario.title.empty() ? "" : ": ",
                study.scenario.title, study.seed);
+    fmt::print("{}", study::workload_text(study.workload));
     for (const sim::Outcome& outcome : study.outcomes) show_outcome(outcome);
     if (!study.sweep.empty()) show_sweep(study.sweep);
   }
@@ -552,6 +572,7 @@ void add_sim(CLI::App& weir, int& status) {
                    "--policy, show the results of several traces in its table")
       ->type_name("FILE")
       ->allow_extra_args(false);
+  add_workload_options(*command, arguments->workload);
   command->add_flag("--list", arguments->list, "List the scenarios and exit");
   command->add_flag("--unchecked", arguments->unchecked,
                     "Run without the checkers, which is faster");

@@ -17,14 +17,17 @@
 #include "apps/weir/command.h"
 #include "apps/weir/progress.h"
 #include "apps/weir/sim_policies.h"
+#include "apps/weir/sim_workload.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
 #include "weir/host/clock.h"
 #include "weir/host/files.h"
 #include "weir/host/mutex.h"
+#include "weir/sim/measures.h"
 #include "weir/sim/world.h"
 #include "weir/study/compare.h"
 #include "weir/study/scenario_file.h"
+#include "weir/study/workload.h"
 
 namespace weir::app {
 namespace {
@@ -37,10 +40,14 @@ constexpr const char* kComparedPolicies =
 constexpr std::uint64_t kSeedsMax = 1000;
 constexpr std::uint64_t kThreadsMax = 256;
 
+// Steps of all jobs that are measured in a run: they take 256 MiB.
+constexpr std::uint64_t kStepsMax = 16'000'000;
+
 struct CompareArguments {
-  std::string scenarios = kScenarios;
+  std::optional<std::string> scenarios;
   std::string policies = kComparedPolicies;
   std::optional<std::string> length;
+  WorkloadArguments workload;
   std::string out;
   std::uint64_t seeds = 5;
   std::uint64_t threads = 0;  // 0: one for each processor
@@ -52,21 +59,47 @@ struct Loaded {
   std::string digest;
 };
 
+// Runs of a workload end with its last request, under every policy. All jobs are measured every
+// 100 ms, so a comparison cannot be of any length.
+void bound_length(const std::vector<study::WorkloadReport>& workload, sim::Scenario& scenario) {
+  Nanoseconds length{0};
+  for (const study::WorkloadReport& report : workload) length = std::max(length, report.length);
+  if (!scenario.length && length == Nanoseconds{0}) {
+    throw Failure{Exit::kUsage, "--workload: has no times; give --length, such as --length 60s"};
+  }
+  if (!scenario.length) scenario.length = length;
+  const auto steps = static_cast<std::uint64_t>(*scenario.length / sim::Measures::kStep);
+  if (steps * scenario.jobs.size() <= kStepsMax) return;
+  throw Failure{
+      Exit::kUsage,
+      fmt::format("--workload: {} jobs for {} cannot be compared; give --length {}",
+                  scenario.jobs.size(), print_duration(*scenario.length),
+                  print_duration(std::chrono::minutes{kStepsMax / scenario.jobs.size() / 600}))};
+}
+
 // Everything that a run depends on apart from policy and seed is in the digest.
 Loaded load(const std::string& name, const CompareArguments& arguments) {
-  const auto found = study::find_scenario(name);
-  if (!found) throw Failure{Exit::kNoInput, found.error().message()};
-  auto scenario = study::load_scenario(name);
-  if (!scenario) {
-    const bool is_wrong = scenario.error().code == std::errc::invalid_argument;
-    throw Failure{is_wrong ? Exit::kDataErr : Exit::kNoInput, scenario.error().message()};
+  std::string text;
+  if (!name.empty()) {
+    const auto found = study::find_scenario(name);
+    if (!found) throw Failure{Exit::kNoInput, found.error().message()};
+    text = found->text;
   }
-  if (arguments.length) {
-    scenario->length = value_or_fail(parse_duration(*arguments.length), Exit::kUsage, "--length");
-    check(sim::check(*scenario), Exit::kUsage, "");
+  study::LoadedScenario loaded = load_with_workload(name, arguments.workload, arguments.length);
+  if (!loaded.workload.empty()) bound_length(loaded.workload, loaded.scenario);
+  if (!arguments.quiet) fmt::print("{}", study::workload_text(loaded.workload));
+  std::string nodes;
+  for (const sim::JobSpec& job : loaded.scenario.jobs) {
+    nodes += fmt::format("{}={},", job.name, job.nodes);
   }
-  return {std::move(*scenario),
-          study::digest_of({WEIR_VERSION, found->text, arguments.length.value_or("")})};
+  std::string depths;
+  for (const sim::StreamSpec& stream : loaded.scenario.streams) {
+    depths += fmt::format("{},", stream.window);
+  }
+  const std::string digest =
+      study::digest_of({WEIR_VERSION, text, arguments.length.value_or(""), nodes, depths,
+                        study::workload_digest(loaded.workload)});
+  return {std::move(loaded.scenario), digest};
 }
 
 struct Plan {
@@ -200,7 +233,14 @@ void show_ranks(const study::Comparison& comparison) {
 
 std::string command_of(const CompareArguments& arguments) {
   std::string command = "weir sim compare";
-  if (arguments.scenarios != kScenarios) command += " --scenarios " + arguments.scenarios;
+  if (arguments.scenarios) command += " --scenarios " + *arguments.scenarios;
+  for (const std::string& file : arguments.workload.files) command += " --workload " + file;
+  for (const std::string& rule : arguments.workload.rules) {
+    command += fmt::format(" --map '{}'", rule);
+  }
+  if (arguments.workload.by) command += " --by " + *arguments.workload.by;
+  if (arguments.workload.nodes) command += " --nodes " + *arguments.workload.nodes;
+  if (arguments.workload.depth > 0) command += fmt::format(" --depth {}", arguments.workload.depth);
   if (arguments.policies != kComparedPolicies) command += " --policy " + arguments.policies;
   if (arguments.length) command += " --length " + *arguments.length;
   return command + fmt::format(" --seeds {} --out DIR", arguments.seeds);
@@ -229,7 +269,10 @@ Study plan(const CompareArguments& arguments, std::vector<study::RunResult> done
     study.comparison.policies.emplace_back(sim::contender_name(policy));
   }
   std::set<study::RunKey> known;
-  for (const std::string& name : split(arguments.scenarios)) {
+  // A workload without a scenario gets a device of its own, which has no name.
+  const bool has_workload = !arguments.workload.files.empty();
+  const std::string scenarios = arguments.scenarios.value_or(has_workload ? "" : kScenarios);
+  for (const std::string& name : split(scenarios)) {
     auto loaded = std::make_unique<Loaded>(load(name, arguments));
     const std::string& title = loaded->scenario.name;
     if (loaded->scenario.lustre) {
@@ -332,6 +375,7 @@ CLI::App* add_sim_compare(CLI::App& sim, int& status) {
       ->add_option("--scenarios", arguments->scenarios,
                    "Names or files of scenarios, separated by commas (default: ten of them)")
       ->type_name("LIST");
+  add_workload_options(*command, arguments->workload);
   command
       ->add_option("--policy", arguments->policies,
                    "Policies, separated by commas (default: all for one server)")

@@ -6,16 +6,22 @@
 #include <fmt/core.h>
 
 #include "apps/weir/command.h"
+#include "weir/host/files.h"
 #include "weir/sim/cluster.h"
+#include "weir/study/cluster_study.h"
 
 namespace weir::app {
 
 int simulate_faults(const FaultSimArguments& arguments) {
+  if (arguments.out) check(host::make_folder(*arguments.out), Exit::kCantCreate, "--out");
+  study::FaultStudy study{.title = kClusterFaultsTitle, .runs = {}};
   sim::ClusterResult all;
   std::uint64_t bad_seeds = 0;
   for (std::uint64_t i = 0; i < arguments.clusters; ++i) {
     const std::uint64_t seed = arguments.seed + i;
-    const sim::ClusterResult result = sim::run_cluster(sim::rough_cluster(seed));
+    const sim::ClusterOptions options = sim::rough_cluster(seed);
+    const sim::ClusterResult result = sim::run_cluster(options);
+    if (arguments.out) study.runs.push_back({seed, options.servers, result});
     all.epochs += result.epochs;
     all.errors += result.errors;
     all.evictions += result.evictions;
@@ -40,6 +46,7 @@ int simulate_faults(const FaultSimArguments& arguments) {
                all.messages);
     if (bad_seeds == 0) fmt::print("all checks passed\n");
   }
+  if (arguments.out) check(study::write_faults(study, *arguments.out), Exit::kCantCreate, "--out");
   if (bad_seeds == 0) return 0;
   throw Failure{Exit::kSoftware,
                 fmt::format("checks failed in {} clusters; the first are listed above", bad_seeds)};

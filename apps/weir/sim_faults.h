@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 namespace weir::app {
 
@@ -20,6 +21,7 @@ inline constexpr const char* kClusterFaultsTitle =
 struct FaultSimArguments {
   std::uint64_t seed = 1;  // the first
   std::uint64_t clusters = 100;
+  std::optional<std::string> out = std::nullopt;
   bool quiet = false;
 };
 

@@ -9,7 +9,9 @@
 
 #include "apps/weir/command.h"
 #include "weir/base/units.h"
+#include "weir/host/files.h"
 #include "weir/sim/group_turns.h"
+#include "weir/study/cluster_study.h"
 
 namespace weir::app {
 namespace {
@@ -48,6 +50,8 @@ int simulate_groups(const GroupSimArguments& arguments) {
       throw Failure{Exit::kUsage, fmt::format("--length: expected 2s to 1h for {}", kGroupEpochs)};
     }
   }
+  if (arguments.out) check(host::make_folder(*arguments.out), Exit::kCantCreate, "--out");
+  study::GroupStudy study{.title = kGroupEpochsTitle, .seed = arguments.seed, .runs = {}};
   std::vector<Row> rows;
   const auto add = [&](sim::GroupMode mode, bool quiesce) {
     Row row{std::string(sim::group_mode_name(mode)) + (quiesce ? ", quiesce" : ""), spec};
@@ -71,7 +75,9 @@ int simulate_groups(const GroupSimArguments& arguments) {
     if (!arguments.quiet) show(row, result);
     findings += result.idle_findings;
     if (row.spec.mode == sim::GroupMode::kTogether) findings += result.crossing_findings;
+    if (arguments.out) study.runs.push_back({row.name, row.spec, result});
   }
+  if (arguments.out) check(study::write_groups(study, *arguments.out), Exit::kCantCreate, "--out");
   if (findings == 0) return 0;
   throw Failure{Exit::kSoftware, fmt::format("{} checks failed", findings)};
 }

@@ -19,6 +19,7 @@ inline constexpr const char* kGroupEpochsTitle =
 
 struct GroupSimArguments {
   std::optional<std::string> length;
+  std::optional<std::string> out;
   std::uint64_t seed = 1;
   bool quiet = false;
 };

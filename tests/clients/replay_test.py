@@ -109,6 +109,25 @@ nodes = {{ a = {1 + change % 4}, b = {1 + change % 3} }}
         self.assertIn("calls in its first", errors)
 
 
+class AsWorkload(Traced):
+    def workload(self):
+        return subprocess.run([BINARY, "sim", "--workload", str(self.trace), "--policy", "none"],
+                              capture_output=True, text=True, timeout=STUCK, check=False)
+
+    def test_the_requests_of_a_server_are_simulated(self):
+        whole = self.short_trace()
+        admitted = count_of(replay(self.trace)[1], "admitted")
+        done = self.workload()
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn(f"trace of weir serve, {admitted} requests", done.stdout)
+        self.assertRegex(done.stdout, r"\n  x +1 ")
+        self.assertRegex(done.stdout, r"\n  y +1 ")
+        self.trace.write_bytes(whole[:len(whole) * 2 // 3])
+        done = self.workload()
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("  cut: ", done.stdout)
+
+
 class Damage(Traced):
     @staticmethod
     def record_after(trace, place):

@@ -24,8 +24,9 @@ class Page(html.parser.HTMLParser):
         self.figure = None
         self.ready = False
         self.rows = 0
+        self.text = ""
         self.title = ""
-        self.inside = None
+        self.inside = (None, None)
         self.urls = []
         self.feed(text)
 
@@ -37,7 +38,8 @@ class Page(html.parser.HTMLParser):
             self.ready = attributes.get("data-ready") == "yes"
         elif tag == "figure":
             self.figure = self.figures.setdefault(attributes["id"], collections.Counter())
-        elif self.figure is not None and attributes.get("class") in ("series", "bar", "mark"):
+        elif self.figure is not None and attributes.get("class") in ("series", "bar", "mark",
+                                                                        "value"):
             self.figure[attributes["class"]] += 1
             if attributes.get("d", "x") == "" or "NaN" in str(attributes):
                 self.figure["broken"] += 1
@@ -51,6 +53,8 @@ class Page(html.parser.HTMLParser):
     def handle_data(self, data):
         if self.inside == ("h1", "title"):
             self.title += data
+        if self.inside[0] not in ("script", "style"):
+            self.text += data
 
 
 class Report(unittest.TestCase):
@@ -82,6 +86,34 @@ class Report(unittest.TestCase):
         self.assertEqual(page.figures["bars-throughput"]["bar"], 8)
         self.assertEqual(page.figures["bars-gain"]["bar"], 4)
         self.assertEqual(page.rows, 1 + 8)
+        self.assertIn("on the same scale. Figure 5 of the AdapTBF paper.", page.text)
+        self.assertIn("Figure 6 of the AdapTBF paper.", page.text)
+        self.assertIn("Bursts come by the clock here", page.text)
+        self.assertIn("Jain: index of fairness over", page.text)
+
+    def test_every_bar_has_its_value(self):
+        page = self.page("redistribution", "--policy", "none,static,adaptbf,weir,wfq,mclock,sfq-d,"
+                         "gift,themis,io-latency,lustre-tbf", "--length", "6s")
+        self.check(page)
+        for figure, bars in (("bars-throughput", 44), ("bars-gain", 40), ("bars-latency", 44),
+                             ("bars-utilisation", 11)):
+            self.assertEqual(page.figures[figure]["bar"], bars, figure)
+            self.assertEqual(page.figures[figure]["value"], bars, figure)
+
+    def test_servers_have_reports(self):
+        page = self.page("cluster-limit", "--length", "8s")
+        self.check(page)
+        self.assertEqual(page.figures["windows"]["series"], 3)
+        for policy in ("slices", "fixed", "each"):
+            self.assertEqual(page.figures[f"servers-{policy}"]["series"], 10)
+        self.assertEqual(page.figures["served"]["value"], 30)
+        page = self.page("group-epochs", "--length", "3s")
+        self.check(page)
+        self.assertEqual([page.figures[name]["value"]
+                          for name in ("operations", "p50", "p99", "ragged")], [4, 4, 4, 4])
+        page = self.page("cluster-faults")
+        self.check(page)
+        self.assertIn("All checks passed in all clusters.", page.text)
 
     def test_has_records_and_demand(self):
         page = self.page("recompensation", "--policy", "none,adaptbf,weir,wfq", "--length", "85s")
@@ -90,6 +122,8 @@ class Report(unittest.TestCase):
             self.assertEqual(page.figures[f"record-{policy}"]["series"], 4)
             self.assertEqual(page.figures[f"demand-{policy}"]["series"], 4)
         self.assertNotIn("record-wfq", page.figures)  # it lends nothing
+        self.assertIn("controller observed. Figure 7 of the AdapTBF paper.", page.text)
+        self.assertIn("Figure 8 of the AdapTBF paper.", page.text)
 
     def test_has_the_sweep(self):
         page = self.page("period-sweep", "--policy", "adaptbf,weir", "--length", "85s")

@@ -19,12 +19,14 @@ namespace {
 constexpr const char* kRule = "wide";
 constexpr Nanoseconds kBin = std::chrono::milliseconds{10};
 constexpr Nanoseconds kBegin = std::chrono::seconds{1};
+constexpr std::size_t kCoarse = 10;  // bins in an interval of the report
 constexpr Nanoseconds kService = std::chrono::microseconds{500};
 constexpr std::uint32_t kSlots = 64;
 
 // Requests served by all servers together.
 struct Tally {
   std::vector<Bin> bins;
+  std::vector<std::vector<std::uint64_t>> servers;  // served, by server and bin
   Quantiles wait;
   Quantiles latency;
   std::uint64_t arrived = 0;
@@ -135,6 +137,9 @@ class Traffic final : public ServerLoad {
     const auto bin = static_cast<std::size_t>(ns_of(now) / kBin.count());
     if (tally_.bins.size() <= bin) tally_.bins.resize(bin + 1);
     ++tally_.bins[bin].served;
+    std::vector<std::uint64_t>& own = tally_.servers[server_];
+    if (own.size() <= bin) own.resize(bin + 1);
+    ++own[bin];
     ++tally_.bins[bin].cost;
     return true;
   }
@@ -165,6 +170,22 @@ class Traffic final : public ServerLoad {
   Instant wait_until_ = kNever;
   Instant trickle_at_ = instant_at(0);
 };
+
+// Part of the limit in a window that ends with each 100 ms, none before the first is complete.
+std::vector<double> rolling(const std::vector<Bin>& bins, const ClusterSpec& spec,
+                            Nanoseconds length) {
+  const auto width = static_cast<std::size_t>(length / kBin);
+  const double allowed = spec.limit * (static_cast<double>(length.count()) / 1e9);
+  std::vector<double> parts;
+  for (std::size_t end = kCoarse; end <= bins.size(); end += kCoarse) {
+    double served = 0;
+    for (std::size_t i = end - std::min(width, end); i < end; ++i) {
+      served += static_cast<double>(bins[i].served);
+    }
+    parts.push_back(served / allowed);
+  }
+  return parts;
+}
 
 WindowFigures windows(const std::vector<Bin>& bins, const ClusterSpec& spec, Nanoseconds length) {
   const auto width = static_cast<std::size_t>(length / kBin);
@@ -202,6 +223,7 @@ std::int64_t fixed_slice_of(const ClusterSpec& spec, Contender contender) {
 ClusterLimitOutcome run_cluster_limit(const ClusterSpec& spec, Contender contender,
                                       std::uint64_t seed) {
   Tally tally;
+  tally.servers.resize(spec.servers);
   std::vector<const Traffic*> traffic(spec.servers);
   ClusterLimitOutcome result;
   ClusterOptions options;
@@ -223,13 +245,21 @@ ClusterLimitOutcome run_cluster_limit(const ClusterSpec& spec, Contender contend
   result.cluster = run_cluster(options);
   result.short_windows = windows(tally.bins, spec, std::chrono::milliseconds{500});
   result.long_windows = windows(tally.bins, spec, std::chrono::seconds{5});
+  result.rolling = rolling(tally.bins, spec, std::chrono::milliseconds{500});
+  for (const std::vector<std::uint64_t>& bins : tally.servers) {
+    std::vector<std::uint64_t>& sums = result.servers.emplace_back();
+    for (std::size_t i = 0; i < bins.size(); ++i) {
+      if (i % kCoarse == 0) sums.push_back(0);
+      sums.back() += bins[i];
+    }
+  }
   const double all = spec.limit * (static_cast<double>(spec.length.count()) / 1e9);
   result.utilisation = windows(tally.bins, spec, spec.length - kBegin).most;
 
   Outcome& outcome = result.outcome;
   outcome.contender = contender;
   outcome.duration = spec.length;
-  outcome.bin = 10 * kBin;
+  outcome.bin = kCoarse * kBin;
   outcome.served = tally.served;
   outcome.utilisation = static_cast<double>(tally.served) / all;
   outcome.findings = result.cluster.findings;
@@ -243,7 +273,7 @@ ClusterLimitOutcome run_cluster_limit(const ClusterSpec& spec, Contender contend
   job.throughput = outcome.utilisation * spec.limit;
   job.wait = tally.wait;
   job.latency = tally.latency;
-  job.bins = coarse(tally.bins, 10);
+  job.bins = coarse(tally.bins, kCoarse);
   outcome.jobs.push_back(std::move(job));
   for (std::size_t i = 0; i < spec.servers; ++i) {
     outcome.targets.push_back({.name = fmt::format("server{}", i),

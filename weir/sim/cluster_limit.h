@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "weir/base/time.h"
 #include "weir/sim/cluster.h"
@@ -44,7 +45,9 @@ struct ClusterLimitOutcome {
   Outcome outcome;
   WindowFigures short_windows;  // 500 ms
   WindowFigures long_windows;   // 5 s
-  double utilisation = 0;       // without the first second
+  std::vector<double> rolling;  // part of the limit in the 500 ms before the end of each 100 ms
+  std::vector<std::vector<std::uint64_t>> servers;  // requests of each server in each 100 ms
+  double utilisation = 0;                           // without the first second
   ClusterResult cluster;
 };
 

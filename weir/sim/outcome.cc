@@ -2,6 +2,9 @@
 #include "weir/sim/outcome.h"
 
 #include <algorithm>
+#include <numeric>
+
+#include "weir/base/assert.h"
 
 namespace weir::sim {
 namespace {
@@ -44,6 +47,26 @@ std::vector<JobOutcome> grouped(const Outcome& outcome) {
     }
   }
   return groups;
+}
+
+std::vector<double> fair_parts(double total, const std::vector<std::uint64_t>& nodes,
+                               const std::vector<double>& demands) {
+  WEIR_ASSERT(nodes.size() == demands.size());
+  const auto each = [&](std::size_t i) { return demands[i] / static_cast<double>(nodes[i]); };
+  std::vector<std::size_t> order(nodes.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return each(a) < each(b); });
+  double left_nodes = 0;
+  for (const std::uint64_t count : nodes) left_nodes += static_cast<double>(count);
+  std::vector<double> parts(nodes.size());
+  for (const std::size_t i : order) {
+    const auto own = static_cast<double>(nodes[i]);
+    parts[i] = std::min(demands[i], total * own / left_nodes);
+    total -= parts[i];
+    left_nodes -= own;
+  }
+  return parts;
 }
 
 std::optional<double> jain_index(const std::vector<double>& values) {

@@ -9,8 +9,10 @@
 //   share         of all cost served, and entitlement, of all nodes: both over the time in which
 //                 every continuous job has work (`contended`); none without such a time
 //   utilisation   cost served / (capacity x duration)
-//   fairness      Jain's index of share / entitlement over the jobs with work in that time: 1 if
-//                 all are in proportion, 1/n if one job got everything
+//   fairness      Jain's index of got / fair over the jobs with work in that time, where `fair` is
+//                 the job's part of all that was served if every job gets the same for each node,
+//                 but nobody more than it asked for: 1 if all are in proportion, 1/n if one job got
+//                 everything. None if the demand is not known, as on a server.
 #pragma once
 
 #include <cstdint>
@@ -86,14 +88,25 @@ struct Outcome {
   std::vector<JobOutcome> jobs;
   std::vector<TargetOutcome> targets;
   std::vector<PeriodRow> periods;
-  std::vector<JobMeasured> measured;  // by job; empty unless RunOptions::measures
-  std::uint64_t events = 0;           // number of events taken from the heap
+  std::uint64_t periods_left_out = 0;  // for lack of memory; see world.h
+  std::vector<JobMeasured> measured;   // by job; empty unless RunOptions::measures
+  // Requests of streams that were late because the window was full, and the longest delay.
+  std::uint64_t held_back = 0;
+  Nanoseconds held_back_longest{0};
+  std::uint64_t events = 0;  // number of events taken from the heap
   std::uint64_t findings = 0;
   std::vector<std::string> first_findings;
 };
 
 // Combines jobs that the scenario defines together: sums, and quantiles of all.
 std::vector<JobOutcome> grouped(const Outcome& outcome);
+
+// Divides `total` by nodes, but gives no job more than its demand; what one does not need goes to
+// the others (weighted max-min fairness). Example: 1000 for nodes 3 and 1 with demands of 200 and
+// 5000 are 200 and 800.
+// REQUIRES: as many demands as nodes, all nodes above 0.
+std::vector<double> fair_parts(double total, const std::vector<std::uint64_t>& nodes,
+                               const std::vector<double>& demands);
 
 // Jain's index; none for no values or only zeros.
 std::optional<double> jain_index(const std::vector<double>& values);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weir/sim/outcome.h"
 
+#include <limits>
+
 #include <gtest/gtest.h>
 
 namespace weir::sim {
@@ -39,6 +41,17 @@ TEST(Grouped, AddsUpJobsOfOneGroup) {
   ASSERT_EQ(groups[0].bins.size(), 2U);
   EXPECT_EQ(groups[0].bins[0].served, 10U);
   EXPECT_EQ(groups[1].served, 5U);
+}
+
+TEST(FairParts, NobodyGetsMoreThanItAskedForAndNothingIsLost) {
+  constexpr double kAll = std::numeric_limits<double>::infinity();
+  using Parts = std::vector<double>;
+  EXPECT_EQ(fair_parts(1000, {3, 1}, {200, 5000}), (Parts{200, 800}));
+  EXPECT_EQ(fair_parts(1000, {3, 1}, {kAll, kAll}), (Parts{750, 250}));
+  EXPECT_EQ(fair_parts(1000, {1, 1, 2}, {100, kAll, 500}), (Parts{100, 400, 500}));
+  EXPECT_EQ(fair_parts(1000, {1, 1}, {100, 100}), (Parts{100, 100}));
+  EXPECT_EQ(fair_parts(0, {1}, {5}), Parts{0});
+  EXPECT_EQ(fair_parts(5, {}, {}), Parts{});
 }
 
 }  // namespace

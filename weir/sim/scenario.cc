@@ -126,7 +126,7 @@ Result<void> check_jobs(const Scenario& scenario) {
     if (!names.insert(job.name).second) return refuse(where, "is used twice");
     if (job.nodes == 0) return refuse(where, "has 0 nodes", "a job runs on at least one");
     if (job.nodes > kNodesMax) return refuse(where, fmt::format("more than {} nodes", kNodesMax));
-    if (job.processes.empty() && scenario.trace.empty()) {
+    if (job.processes.empty() && scenario.trace.empty() && scenario.streams.empty()) {
       return refuse(where, "has no process");
     }
     for (const ProcessSpec& process : job.processes) {
@@ -157,7 +157,9 @@ Result<void> check_lustre(const Scenario& scenario) {
   if (!scenario.lustre) return {};
   const LustreSpec& lustre = *scenario.lustre;
   if (scenario.targets.size() != 1) return refuse("lustre", "has exactly one target");
-  if (!scenario.trace.empty()) return refuse("lustre", "replays no traces");
+  if (!scenario.trace.empty() || !scenario.streams.empty()) {
+    return refuse("lustre", "replays no traces");
+  }
   if (!scenario.length) return refuse("lustre", "needs a length");
   if (lustre.cpts == 0 || lustre.cpts > kCptsMax) {
     return refuse("lustre", fmt::format("has 1 to {} CPTs", kCptsMax));
@@ -182,6 +184,7 @@ Bytes largest_request(const Scenario& scenario) {
     }
   }
   for (const TraceEntry& entry : scenario.trace) largest = std::max(largest, entry.size);
+  for (const StreamSpec& stream : scenario.streams) largest = std::max(largest, stream.largest);
   return largest;
 }
 

@@ -8,6 +8,7 @@
 //    +- JobSpec      a name, its nodes
 //    |   +- ProcessSpec  a number of processes: continuous, burst, or think
 //    +- TraceEntry   or recorded arrivals, independent of completions
+//    +- StreamSpec   or a recorded workload that is read while it runs
 //    +- FaultSpec    late timers, lost wake-ups, steps of the clock
 //    +- LustreSpec   or a Lustre server instead of the target's own scheduling
 //
@@ -17,6 +18,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -90,6 +93,26 @@ struct TraceEntry {
   Bytes size{4096};
 };
 
+// The requests of a recorded workload, which may be larger than memory.
+class Arrivals {
+ public:
+  Arrivals() = default;
+  Arrivals(const Arrivals&) = delete;
+  Arrivals& operator=(const Arrivals&) = delete;
+  virtual ~Arrivals() = default;
+
+  // The next request, not before the previous one; none at the end.
+  virtual Result<std::optional<TraceEntry>> next() = 0;
+};
+
+// A recorded workload as one client: its requests arrive at their times, but no more than `window`
+// are outstanding. Further ones are held back, and so is what follows them in the stream.
+struct StreamSpec {
+  std::function<Result<std::unique_ptr<Arrivals>>()> open;  // once for each run
+  std::uint32_t window = kWindowMax;
+  Bytes largest{0};  // of its requests
+};
+
 struct ClockStep {
   Nanoseconds at{0};
   Nanoseconds by{0};  // negative: back
@@ -124,6 +147,7 @@ struct Scenario {
   std::vector<TargetSpec> targets = {TargetSpec{}};
   std::vector<JobSpec> jobs;
   std::vector<TraceEntry> trace;  // in order of time
+  std::vector<StreamSpec> streams;
   FaultSpec faults;
   std::optional<LustreSpec> lustre;
 
@@ -133,7 +157,7 @@ struct Scenario {
 // EINVAL for a scenario that cannot be run; the error names the member and the remedy.
 Result<void> check(const Scenario& scenario);
 
-// The largest request of any process or of the trace.
+// The largest request of any process, trace or stream.
 Bytes largest_request(const Scenario& scenario);
 
 }  // namespace weir::sim

@@ -77,15 +77,12 @@ Outcome TracedOutcome::outcome() {
     outcome_.served += job.served;
     all += static_cast<double>(job.cost);
   }
-  std::vector<double> ratios;
   for (JobOutcome& job : outcome_.jobs) {
     job.throughput = static_cast<double>(job.served) / seconds;
     if (all <= 0) continue;
     job.share = static_cast<double>(job.cost) / all;
     job.entitlement = static_cast<double>(job.nodes) / static_cast<double>(scenario_.nodes());
-    if (job.arrived > 0) ratios.push_back(*job.share / *job.entitlement);
   }
-  outcome_.fairness = jain_index(ratios);
   const Rate rate = scenario_.targets.front().capacity;
   outcome_.utilisation = all / (static_cast<double>(rate.tokens()) /
                                 static_cast<double>(rate.time_ns()) * 1e9 * seconds);

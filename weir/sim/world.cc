@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -28,6 +29,11 @@ constexpr std::uint64_t kProgressEvery = 1 << 16;
 constexpr Nanoseconds kBin = std::chrono::seconds{1};
 constexpr Nanoseconds kShortBin = std::chrono::milliseconds{100};
 constexpr Nanoseconds kShortRun = std::chrono::seconds{20};
+constexpr std::size_t kBinsMax = 4096;
+// A recorded workload may be of any length: short intervals at first, as many as a figure can show.
+constexpr Nanoseconds kStreamBin = std::chrono::milliseconds{10};
+constexpr std::size_t kStreamBins = 512;
+constexpr std::size_t kPeriodRowsMax = 4'000'000;
 
 // A source of events, in the heap by the time of its next event.
 struct Source {
@@ -40,12 +46,14 @@ struct Source {
 };
 
 struct Process;
+struct Stream;
 
 // A request and its state in the world; in the heap while it is in service.
 struct Flight final : Request, Source {
   Flight() : Source(Kind::kRequest) {}
 
   Process* process = nullptr;
+  Stream* stream = nullptr;  // if there is no process
   std::uint32_t job = 0;
   std::uint32_t target = 0;
   std::uint32_t lane = 0;
@@ -69,6 +77,35 @@ struct Process final : Source {
   Rng rng;
 };
 
+// Recorded arrivals; in the heap by the time of the next one, unless it is held back.
+struct Stream final : Source {
+  Stream(std::unique_ptr<Arrivals> of, std::uint32_t most)
+      : Source(Kind::kTrace), arrivals(std::move(of)), window(most) {}
+
+  std::unique_ptr<Arrivals> arrivals;
+  std::uint32_t window;
+  std::uint32_t outstanding = 0;
+  std::size_t first_lane = 0;  // then one for each further job
+  bool is_held = false;
+  std::optional<TraceEntry> entry;  // the next one
+  std::vector<Flight*> free;
+};
+
+// The trace of a scenario, which is in memory.
+class TraceArrivals final : public Arrivals {
+ public:
+  explicit TraceArrivals(const std::vector<TraceEntry>& trace) : trace_(trace) {}
+
+  Result<std::optional<TraceEntry>> next() override {
+    if (at_ == trace_.size()) return std::nullopt;
+    return trace_[at_++];
+  }
+
+ private:
+  const std::vector<TraceEntry>& trace_;
+  std::size_t at_ = 0;
+};
+
 struct Timer final : Source {
   explicit Timer(std::uint32_t of) : Source(Kind::kTimer), target(of) {}
   std::uint32_t target;
@@ -80,6 +117,7 @@ using Snapshot = std::vector<std::uint64_t>;
 struct JobState {
   JobId id;
   std::uint64_t queued = 0;
+  std::uint64_t admitted_cost = 0;
   std::uint64_t unissued = 0;  // of continuous processes that end, or kEndless
   bool is_continuous = false;
   bool is_finite = true;
@@ -155,11 +193,7 @@ class World {
       outcome_.targets.push_back({.name = spec.name});
     }
     for (const JobSpec& job : scenario_.jobs) add_job(job);
-    if (!scenario_.trace.empty()) {
-      trace_lanes_ = lanes_;
-      lanes_ += scenario_.jobs.size();
-      events_.push(trace_, Instant{scenario_.trace.front().at});
-    }
+    if (auto added = add_streams(); !added) return added;
     for (std::size_t i = 0; i < devices_.size(); ++i) add_checkers(i);
     if (!scenario_.faults.steps.empty()) {
       events_.push(step_, Instant{scenario_.faults.steps.front().at});
@@ -169,11 +203,15 @@ class World {
     return {};
   }
 
-  Outcome run() {
-    const Instant end = scenario_.length ? Instant{*scenario_.length} : kNever;
-    while (!events_.empty() && events_.top_key() <= end && !is_stuck()) turn();
+  Result<Outcome> run() {
+    const Instant end{scenario_.length.value_or(kLengthMax)};
+    while (!events_.empty() && events_.top_key() <= end && !is_stuck() && !failure_) turn();
+    if (!scenario_.length && !events_.empty() && events_.top_key() > end) {
+      findings_.add(now_, "the run does not end within 30 days");
+    }
     now_ = scenario_.length ? end : last_completion_;
     finish();
+    if (failure_) return tl::unexpected(*failure_);
     return std::move(outcome_);
   }
 
@@ -225,6 +263,24 @@ class World {
         events_.push(added, Instant{process.start + process.stagger * i + phase});
       }
     }
+  }
+
+  Result<void> add_streams() {
+    if (!scenario_.trace.empty()) {
+      streams_.emplace_back(std::make_unique<TraceArrivals>(scenario_.trace), UINT32_MAX);
+    }
+    for (const StreamSpec& spec : scenario_.streams) {
+      auto opened = spec.open();
+      if (!opened) return tl::unexpected(opened.error());
+      streams_.emplace_back(std::move(*opened), spec.window);
+    }
+    for (Stream& stream : streams_) {
+      stream.first_lane = lanes_;
+      lanes_ += scenario_.jobs.size();
+      arm(stream);
+      if (failure_) return tl::unexpected(*failure_);
+    }
+    return {};
   }
 
   static void add_work(JobState& state, const ProcessSpec& process) {
@@ -292,7 +348,7 @@ class World {
         fire(static_cast<Timer&>(source));
         break;
       case Source::Kind::kTrace:
-        replay();
+        replay(static_cast<Stream&>(source));
         break;
       case Source::Kind::kStep:
         step_clock();
@@ -463,19 +519,48 @@ class World {
     return process.rng.chance(percent, 100);
   }
 
-  void replay() {
-    const std::vector<TraceEntry>& trace = scenario_.trace;
-    while (replayed_ < trace.size() && Instant{trace[replayed_].at} <= now_) {
-      const TraceEntry& entry = trace[replayed_++];
-      Flight& flight = take_flight(trace_free_);
+  // Reads the next entry of a stream and waits for its time.
+  void arm(Stream& stream) {
+    read(stream);
+    if (stream.entry) events_.push(stream, std::max(now_, Instant{stream.entry->at}));
+  }
+
+  void read(Stream& stream) {
+    auto entry = stream.arrivals->next();
+    if (!entry) failure_ = entry.error();
+    stream.entry = entry ? *entry : std::nullopt;
+  }
+
+  void replay(Stream& stream) {
+    while (stream.entry && Instant{stream.entry->at} <= now_) {
+      if (stream.outstanding == stream.window) {
+        stream.is_held = true;
+        return;
+      }
+      const TraceEntry entry = *stream.entry;
+      const Nanoseconds late = now_ - Instant{entry.at};
+      if (late > Nanoseconds{0}) ++outcome_.held_back;
+      outcome_.held_back_longest = std::max(outcome_.held_back_longest, late);
+      ++stream.outstanding;
+      Flight& flight = take_flight(stream.free);
       flight.process = nullptr;
+      flight.stream = &stream;
       flight.target = 0;
-      flight.lane = static_cast<std::uint32_t>(trace_lanes_ + entry.job);
+      flight.lane = static_cast<std::uint32_t>(stream.first_lane + entry.job);
       flight.bytes = entry.size;
       set_operation(flight, entry.is_read);
       admit(flight, entry.job);
+      read(stream);
     }
-    if (replayed_ < trace.size()) events_.push(trace_, Instant{trace[replayed_].at});
+    if (stream.entry) events_.push(stream, Instant{stream.entry->at});
+  }
+
+  void release(Stream& stream, Flight& flight) {
+    stream.free.push_back(&flight);
+    --stream.outstanding;
+    if (!stream.is_held) return;
+    stream.is_held = false;
+    events_.push(stream, now_);
   }
 
   Flight& take_flight(std::vector<Flight*>& free) {
@@ -496,6 +581,7 @@ class World {
     if (device.checkers) flight.number = device.checkers->arrive(flight.lane);
     if (measures_) measures_->arrive(job, now_);
     ++jobs_[job].queued;
+    jobs_[job].admitted_cost += flight.cost;
     ++outcome_.jobs[job].arrived;
     ++queued_;
     device.scheduler.admit(flight, job, tell(device));
@@ -538,7 +624,7 @@ class World {
     touch(device);
     Process* const process = flight.process;
     if (process == nullptr) {
-      trace_free_.push_back(&flight);
+      release(*flight.stream, flight);
       return;
     }
     process->free.push_back(&flight);
@@ -562,11 +648,26 @@ class World {
   void count_in_bin(JobOutcome& job, std::uint64_t cost) {
     while (now_ >= bin_end_) {
       bin_end_ += outcome_.bin;
-      ++bin_;
+      if (++bin_ == kBinsMax) widen_bins();
     }
     if (job.bins.size() <= bin_) job.bins.resize(bin_ + 1);
     ++job.bins[bin_].served;
     job.bins[bin_].cost += cost;
+  }
+
+  // Long runs have wider intervals instead of more.
+  void widen_bins() {
+    for (JobOutcome& job : outcome_.jobs) {
+      for (std::size_t i = 0; i < job.bins.size(); ++i) {
+        const Bin bin = std::exchange(job.bins[i], Bin{});
+        job.bins[i / 2].served += bin.served;
+        job.bins[i / 2].cost += bin.cost;
+      }
+      job.bins.resize((job.bins.size() + 1) / 2);
+    }
+    outcome_.bin *= 2;
+    bin_ /= 2;
+    bin_end_ = Instant{} + outcome_.bin * static_cast<std::int64_t>(bin_ + 1);
   }
 
   // ---- checks ----
@@ -589,15 +690,51 @@ class World {
   void end_contention() {
     if (!contended_from_ || contended_until_) return;
     contended_until_ = snapshot();
+    unserved_ = unserved();
     outcome_.contended_until = now_.time_since_epoch();
+  }
+
+  // Cost that each job has asked for and not got.
+  std::vector<double> unserved() const {
+    std::vector<double> costs;
+    costs.reserve(jobs_.size());
+    for (std::size_t i = 0; i < jobs_.size(); ++i) {
+      costs.push_back(static_cast<double>(jobs_[i].admitted_cost - outcome_.jobs[i].cost));
+    }
+    for (const Process& process : processes_) {
+      const bool is_endless = process.backlog == ProcessSpec::kEndless;
+      costs[process.job] += is_endless ? std::numeric_limits<double>::infinity()
+                                       : static_cast<double>(process.backlog) * mean_cost(process);
+    }
+    return costs;
+  }
+
+  double mean_cost(const Process& process) const {
+    const Device& device = devices_[process.spec->target.value_or(0)];
+    double sum = 0;
+    double weights = 0;
+    for (const SizeSpec& size : process.spec->sizes) {
+      sum += static_cast<double>(device.cost.of(size.size).count()) * size.weight;
+      weights += size.weight;
+    }
+    return sum / weights;
   }
 
   void note_period(std::size_t target, const PeriodReport& report) {
     Device& device = devices_[target];
     if (device.checkers) device.checkers->period(report);
-    if (options_.keep_periods) outcome_.periods.push_back({target, report});
+    if (options_.keep_periods) keep(target, report);
     records_.resize(devices_.size());
     records_[target] = report.records;
+  }
+
+  void keep(std::size_t target, const PeriodReport& report) {
+    period_rows_ += 1 + report.jobs.size() + report.records.size();
+    if (period_rows_ > kPeriodRowsMax) {
+      ++outcome_.periods_left_out;
+    } else {
+      outcome_.periods.push_back({target, report});
+    }
   }
 
   bool is_stuck() {
@@ -612,6 +749,7 @@ class World {
   void finish() {
     if (contended_from_ && !contended_until_) end_contention();
     if (measures_) outcome_.measured = measures_->end(now_);
+    while (!scenario_.streams.empty() && bin_ >= kStreamBins) widen_bins();
     for (Device& device : devices_) drain(device);
     events_.clear();
     outcome_.duration = now_.time_since_epoch();
@@ -660,7 +798,7 @@ class World {
     const JobState& state = jobs_[i];
     JobOutcome& job = outcome_.jobs[i];
     const bool is_done = state.is_finite && state.is_continuous && state.unissued == 0 &&
-                         job.served == job.arrived && scenario_.trace.empty();
+                         job.served == job.arrived && streams_.empty();
     if (is_done) seconds = static_cast<double>(ns_of(state.last_completion)) / 1e9;
     job.throughput = static_cast<double>(job.served) / std::max(seconds, 1e-9);
     for (const std::vector<JobRecord>& records : records_) {
@@ -676,12 +814,19 @@ class World {
     for (std::size_t i = 0; i < jobs_.size(); ++i) all += contended_cost(i);
     if (all <= 0) return;
     const auto nodes = static_cast<double>(scenario_.nodes());
-    std::vector<double> ratios;
+    std::vector<std::uint64_t> weights;
+    std::vector<double> demands;
     for (std::size_t i = 0; i < jobs_.size(); ++i) {
       JobOutcome& job = outcome_.jobs[i];
       job.share = contended_cost(i) / all;
       job.entitlement = static_cast<double>(job.nodes) / nodes;
-      if (job.arrived > 0) ratios.push_back(*job.share / *job.entitlement);
+      weights.push_back(job.nodes);
+      demands.push_back(contended_cost(i) + unserved_[i]);
+    }
+    const std::vector<double> fair = fair_parts(all, weights, demands);
+    std::vector<double> ratios;
+    for (std::size_t i = 0; i < jobs_.size(); ++i) {
+      if (fair[i] > 0) ratios.push_back(contended_cost(i) / fair[i]);
     }
     outcome_.fairness = jain_index(ratios);
   }
@@ -703,15 +848,14 @@ class World {
   std::deque<Flight> flights_;
   std::deque<Process> processes_;
   std::deque<Device> devices_;
-  Source trace_{Source::Kind::kTrace};
+  std::deque<Stream> streams_;
   Source step_{Source::Kind::kStep};
   Source mark_{Source::Kind::kMark};
   std::vector<JobState> jobs_;
-  std::vector<Flight*> trace_free_;
   std::vector<std::vector<JobRecord>> records_;  // by target, of the last period
   std::size_t lanes_ = 0;
-  std::size_t trace_lanes_ = 0;
-  std::size_t replayed_ = 0;
+  std::optional<Error> failure_;  // of a stream
+  std::size_t period_rows_ = 0;
   std::size_t steps_done_ = 0;
   std::size_t bin_ = 0;
   Instant bin_end_ = Instant{} + bin_of(scenario_);
@@ -719,6 +863,7 @@ class World {
   Instant last_completion_{};
   std::optional<Snapshot> contended_from_;
   std::optional<Snapshot> contended_until_;
+  std::vector<double> unserved_;  // at that time
   Findings findings_;
   std::unique_ptr<Measures> measures_;
   Outcome outcome_;
@@ -729,6 +874,7 @@ class World {
 }  // namespace
 
 Nanoseconds bin_of(const Scenario& scenario) {
+  if (!scenario.streams.empty()) return kStreamBin;
   return scenario.length && *scenario.length <= kShortRun ? kShortBin : kBin;
 }
 

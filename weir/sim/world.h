@@ -13,8 +13,11 @@
 //
 //   Result<Outcome> outcome = run(scenario, Contender::kWeir, {.seed = 7});
 //
-// REQUIRES: check(scenario). Time: a few hundred nanoseconds per request. Memory: outstanding
-// requests, the quantiles of each job, and every period's report if keep_periods is on.
+// REQUIRES: check(scenario). Time: a few hundred nanoseconds per request. Memory does not depend on
+// the number of requests: outstanding requests, quantiles and at most 4,096 intervals of each job
+// (they become wider in long runs), and the reports of the first periods if keep_periods is on (4
+// million rows in total). With `measures`, 16 bytes per job and 100 ms. A run without a length ends
+// after 30 days at the latest.
 #pragma once
 
 #include <cstdint>
@@ -40,10 +43,10 @@ struct RunOptions {
   std::function<void(Nanoseconds)> progress = nullptr;
 };
 
-// EINVAL if the policy cannot express the scenario.
+// EINVAL if the policy cannot express the scenario, or the error of reading a stream.
 Result<Outcome> run(const Scenario& scenario, Contender contender, const RunOptions& options);
 
-// The length of the intervals in an outcome.
+// The length of the intervals in an outcome, at first.
 Nanoseconds bin_of(const Scenario& scenario);
 
 }  // namespace weir::sim

@@ -218,5 +218,96 @@ TEST(World, TellsHowFarItIs) {
   EXPECT_GT(last, seconds{1000});
 }
 
+// Requests of job 0 at given times, and an error after them if asked for.
+class GivenArrivals final : public Arrivals {
+ public:
+  GivenArrivals(std::vector<Nanoseconds> times, bool fails)
+      : times_(std::move(times)), fails_(fails) {}
+
+  Result<std::optional<TraceEntry>> next() override {
+    if (at_ < times_.size()) return TraceEntry{.at = times_[at_++]};
+    if (fails_) return fail(std::errc::io_error, "stream", "cannot be read");
+    return std::nullopt;
+  }
+
+ private:
+  std::vector<Nanoseconds> times_;
+  std::size_t at_ = 0;
+  bool fails_;
+};
+
+StreamSpec stream_of(std::vector<Nanoseconds> times, std::uint32_t window, bool fails = false) {
+  StreamSpec stream;
+  stream.open = [times, fails]() -> Result<std::unique_ptr<Arrivals>> {
+    return std::unique_ptr<Arrivals>(std::make_unique<GivenArrivals>(times, fails));
+  };
+  stream.window = window;
+  return stream;
+}
+
+TEST(World, AStreamArrivesAtItsTimes) {
+  Scenario scenario = exact(seconds{1});
+  add_job(scenario, "a", {});
+  scenario.streams = {stream_of({milliseconds{5}, milliseconds{5}, milliseconds{300}}, 10)};
+  const Outcome outcome = outcome_of(scenario);
+  EXPECT_EQ(outcome.jobs[0].served, 3U);
+  EXPECT_EQ(outcome.held_back, 0U);
+  EXPECT_EQ(outcome.bin, milliseconds{10});
+  EXPECT_NEAR(static_cast<double>(outcome.jobs[0].wait.quantile(1, 1)) / 1e6, 10, 0.1);
+}
+
+TEST(World, AFullWindowHoldsItsOwnStreamBackOnly) {
+  Scenario scenario = exact(seconds{1});
+  add_job(scenario, "a", {});
+  // All at once, one at a time: each waits inside the stream until the one before is done.
+  scenario.streams = {stream_of(std::vector<Nanoseconds>(5), 1)};
+  Outcome outcome = outcome_of(scenario);
+  EXPECT_EQ(outcome.jobs[0].served, 5U);
+  EXPECT_EQ(outcome.held_back, 4U);
+  EXPECT_EQ(outcome.held_back_longest, milliseconds{40});
+  EXPECT_EQ(outcome.jobs[0].wait.quantile(1, 1), 0U);
+  scenario.streams.push_back(stream_of({milliseconds{5}}, 1));
+  outcome = outcome_of(scenario);
+  EXPECT_EQ(outcome.jobs[0].served, 6U);
+  // Behind the one in service and no other.
+  EXPECT_NEAR(static_cast<double>(outcome.jobs[0].wait.quantile(1, 1)) / 1e6, 10, 0.1);
+}
+
+TEST(World, AStreamThatFailsEndsTheRunWithItsError) {
+  Scenario scenario = exact(seconds{1});
+  add_job(scenario, "a", {});
+  scenario.streams = {stream_of({milliseconds{5}}, 10, true)};
+  const auto outcome = run(scenario, Contender::kNone, {});
+  ASSERT_FALSE(outcome);
+  EXPECT_EQ(outcome.error().message(), "stream: cannot be read");
+}
+
+TEST(World, LongRunsHaveWiderIntervalsInsteadOfMore) {
+  Scenario scenario = exact(std::chrono::hours{3});
+  add_job(scenario, "a", {{.kind = Kind::kBurst, .requests = 1, .every = seconds{1}}});
+  const Outcome outcome = outcome_of(scenario);
+  EXPECT_EQ(outcome.served, 10'800U);
+  EXPECT_EQ(outcome.bin, seconds{4});  // 10,800 s / 4,096, as a power of two
+  EXPECT_LE(outcome.jobs[0].bins.size(), 4096U);
+  std::uint64_t sum = 0;
+  for (const Bin& bin : outcome.jobs[0].bins) sum += bin.served;
+  EXPECT_EQ(sum, 10'800U);
+  EXPECT_EQ(outcome.jobs[0].bins[7].served, 4U);
+}
+
+TEST(World, FairnessTakesDemandIntoAccount) {
+  // A job with 9 of 10 nodes that needs little, and one that takes all it can get.
+  Scenario scenario = exact(milliseconds{9500});
+  add_job(scenario, "modest", {{.kind = Kind::kBurst, .requests = 10, .every = seconds{1}}}, 9);
+  add_job(scenario, "greedy", {{.window = 64}});
+  const Outcome fair = outcome_of(scenario, Contender::kWfq);
+  EXPECT_GT(*fair.fairness, 0.999);
+  // First come, first served makes it wait behind 64 others.
+  scenario.jobs[0].processes[0].requests = 60;
+  scenario.jobs[0].processes[0].window = 1;
+  const Outcome unfair = outcome_of(scenario, Contender::kNone);
+  EXPECT_LT(*unfair.fairness, 0.6);
+}
+
 }  // namespace
 }  // namespace weir::sim

@@ -17,16 +17,29 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::array<MetricText, kMetrics> kTexts = {{
-    {"utilisation", "Utilisation", true},
-    {"shortfall_mean", "Entitlement error in windows of 1 s, mean", false},
-    {"shortfall_worst", "Entitlement error in windows of 1 s, worst", false},
-    {"bursty_p99_ms", "p99 latency of bursty jobs, ms", false},
-    {"bursty_p999_ms", "p99.9 latency of bursty jobs, ms", false},
-    {"steady_p99_ms", "p99 latency of steady jobs, ms", false},
-    {"steady_p999_ms", "p99.9 latency of steady jobs, ms", false},
-    {"starvation_ms", "Longest time without service while requests wait, ms", false},
-    {"repay_s", "Time until half of a loan is repaid, s", false},
-    {"cpu_ns", "Processor time per request, ns", false},
+    {"utilisation", "Utilisation", "cost served / what the capacity allows; more is better", true},
+    {"shortfall_mean", "Entitlement error in windows of 1 s, mean",
+     "what a job lacks of its part by nodes, as a fraction, in windows in which it has requests "
+     "waiting all the time and another job is active",
+     false},
+    {"shortfall_worst", "Entitlement error in windows of 1 s, worst",
+     "the same in the worst window", false},
+    {"bursty_p99_ms", "p99 latency of bursty jobs, ms",
+     "from arrival to completion, of all requests of jobs that have no continuous process", false},
+    {"bursty_p999_ms", "p99.9 latency of bursty jobs, ms", "the same", false},
+    {"steady_p99_ms", "p99 latency of steady jobs, ms",
+     "the same for jobs with a continuous process", false},
+    {"steady_p999_ms", "p99.9 latency of steady jobs, ms", "the same", false},
+    {"starvation_ms", "Longest time without service while requests wait, ms",
+     "longest time in which requests of a job wait and none of them is dispatched", false},
+    {"repay_s", "Time until half of a loan is repaid, s",
+     "from the start of a lender's continuous work until it has got half of what it lent beyond "
+     "its "
+     "part; no value if one of them never does",
+     false},
+    {"cpu_ns", "Processor time per request, ns",
+     "of the whole run, with clients and device; the only metric that depends on the machine",
+     false},
 }};
 
 // 97.5 % quantiles of Student's distribution, from one degree of freedom.
@@ -187,8 +200,10 @@ Json summary_json(const Comparison& comparison) {
                {"scenarios", Json::array()},
                {"refused", Json::array()}};
   for (const MetricText& text : kTexts) {
-    json["metrics"].push_back(
-        {{"name", text.name}, {"title", text.title}, {"more_is_better", text.more_is_better}});
+    json["metrics"].push_back({{"name", text.name},
+                               {"title", text.title},
+                               {"explanation", text.explanation},
+                               {"more_is_better", text.more_is_better}});
   }
   for (const std::string& scenario : comparison.scenarios) {
     const auto title = comparison.titles.find(scenario);
@@ -337,7 +352,7 @@ std::string results_csv(const Comparison& comparison) {
 }
 
 std::string compare_html(const Comparison& comparison) {
-  return report_page("compare-report.html", text_of(summary_json(comparison), -1));
+  return report_page("compare-report.js", text_of(summary_json(comparison), -1));
 }
 
 Result<void> write_comparison(const Comparison& comparison, const std::string& folder) {

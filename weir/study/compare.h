@@ -74,6 +74,7 @@ inline constexpr std::size_t kMetrics = 10;
 struct MetricText {
   std::string_view name;   // in files
   std::string_view title;  // in the report
+  std::string_view explanation;
   bool more_is_better = false;
 };
 const MetricText& metric_text(Metric metric);

@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kPage = "lock-report.html";
+constexpr std::string_view kPage = "lock-report.js";
 
 // Six decimal places are enough, and the same on every machine.
 double rounded(double value) { return std::round(value * 1e6) / 1e6; }

@@ -10,6 +10,16 @@ namespace {
 
 constexpr std::string_view kPlace = "/*DATA*/";
 
+void put(std::string& text, std::string_view place, std::string_view what) {
+  const std::size_t at = text.find(place);
+  WEIR_ASSERT(at != std::string::npos);
+  text.replace(at, place.size(), what);
+}
+
+std::string_view file(std::string_view name) {
+  return find_embedded(embedded_files(), name).value_or("");
+}
+
 }  // namespace
 
 std::string report_page(std::string_view page, std::string json) {
@@ -17,10 +27,13 @@ std::string report_page(std::string_view page, std::string json) {
   for (std::size_t i = json.find("</"); i != std::string::npos; i = json.find("</", i + 3)) {
     json.insert(i + 1, "\\");
   }
-  std::string text(find_embedded(embedded_files(), page).value_or(""));
-  const std::size_t place = text.find(kPlace);
-  WEIR_ASSERT(place != std::string::npos);
-  return text.replace(place, kPlace.size(), json);
+  std::string text(file("report.html"));
+  put(text, "/*STYLE*/", file("report.css"));
+  put(text, "/*CHARTS*/", file("report.js"));
+  put(text, "/*PAGE*/", file(page));
+  // Last, since it may contain anything.
+  put(text, kPlace, json);
+  return text;
 }
 
 Result<void> write_texts(const std::string& folder, std::span<const NamedText> texts) {

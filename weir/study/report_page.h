@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A report is a self-contained page: web/*.html with the numbers in place of /*DATA*/ in its
-// script. The data, which includes names chosen by users, cannot end the script that contains it.
+// A report is a self-contained page: web/report.html with the style and the script that all of them
+// share (report.css, report.js), the script of the report, and the numbers in place of /*DATA*/.
+// The data, which includes names chosen by users, cannot end the script that contains it.
 //
-//   report_page("sim-report.html", json)
+//   report_page("sim-report.js", json)
 #pragma once
 
 #include <span>
@@ -15,7 +16,7 @@
 
 namespace weir::study {
 
-// REQUIRES: the page is embedded and contains the placeholder; `json` is JSON.
+// `page` is the script of the report. REQUIRES: it is embedded; `json` is JSON.
 std::string report_page(std::string_view page, std::string json);
 
 using NamedText = std::pair<std::string_view, std::string>;

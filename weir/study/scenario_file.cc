@@ -313,6 +313,69 @@ Result<void> read_trace(const config::TomlTable& table, const std::string& folde
   return add_trace(*text, path.string(), scenario);
 }
 
+void read_texts(const config::TomlTable& table, std::string_view key,
+                std::vector<std::string>& texts) {
+  const auto node = table.get(key);
+  if (!node) return;
+  if (const auto* one = node->as<std::string>()) {
+    texts.push_back(*one);
+    return;
+  }
+  const auto items = node->items();
+  for (const config::TomlValue& item : items.value_or(std::vector<config::TomlValue>{})) {
+    if (const auto* text = item.as<std::string>()) texts.push_back(*text);
+  }
+  if (!items || items->empty() || texts.size() != items->size()) {
+    table.refuse(key, "must be a text or an array of texts");
+  }
+}
+
+void read_by(const config::TomlTable& table, JobMap::Options& map) {
+  if (!table.has("by")) return;
+  const std::string by = table.text("by", "");
+  map.by_rules_only = by == kByRules;
+  map.by = field_by(by);
+  if (!map.by && !map.by_rules_only) {
+    table.refuse("by", "is not a field",
+                 "expected file, comm, pid, dev, host, volume, job, uid, "
+                 "client, or rules");
+  }
+}
+
+void read_workload(const config::TomlTable& table, const std::string& folder,
+                   WorkloadOptions& workload) {
+  read_texts(table, "files", workload.files);
+  for (std::string& file : workload.files) {
+    if (std::filesystem::path(file).is_relative()) {
+      file = (std::filesystem::path(folder) / file).string();
+    }
+  }
+  std::vector<std::string> rules;
+  read_texts(table, "map", rules);
+  for (const std::string& text : rules) {
+    auto rule = JobRule::parse(text);
+    if (rule) {
+      workload.map.rules.push_back(std::move(*rule));
+    } else {
+      table.refuse("map", rule.error().where + ": " + rule.error().what, rule.error().hint);
+    }
+  }
+  read_by(table, workload.map);
+  if (table.has("depth")) workload.depth = table.small("depth", 1, 1, sim::kWindowMax);
+}
+
+// Options that were given beside the scenario come first.
+WorkloadOptions merged(const WorkloadOptions& given, WorkloadOptions own) {
+  if (!given.files.empty()) own.files = given.files;
+  own.map.rules.insert(own.map.rules.begin(), given.map.rules.begin(), given.map.rules.end());
+  if (given.map.by || given.map.by_rules_only) {
+    own.map.by = given.map.by;
+    own.map.by_rules_only = given.map.by_rules_only;
+  }
+  if (given.depth) own.depth = given.depth;
+  return own;
+}
+
 void read_scenario(const config::TomlTable& table, sim::Scenario& scenario) {
   config::TomlMistakes& mistakes = table.mistakes();
   scenario.title = table.text("title", "");
@@ -352,23 +415,61 @@ void read_scenario(const config::TomlTable& table, sim::Scenario& scenario) {
 
 }  // namespace
 
-Result<sim::Scenario> parse_scenario(std::string_view text, const std::string& where,
-                                     const std::string& folder) {
+namespace {
+
+Result<LoadedScenario> parse(std::string_view text, const std::string& where,
+                             const std::string& folder, const ScenarioInput& input) {
   const auto document = config::parse_toml(text, where);
   if (!document) return tl::unexpected(document.error());
   config::TomlMistakes mistakes(where);
-  sim::Scenario scenario;
+  LoadedScenario loaded;
+  sim::Scenario& scenario = loaded.scenario;
   config::TomlTable table(
       *document, "scenario", mistakes,
-      {"title", "length", "periods", "target", "job", "faults", "trace", "lustre"});
+      {"title", "length", "periods", "target", "job", "faults", "trace", "lustre", "workload"});
   read_scenario(table, scenario);
+  WorkloadOptions workload;
+  table.each("workload", [&](const config::TomlValue& one) {
+    read_workload(config::TomlTable(one, "workload", mistakes, {"files", "map", "by", "depth"}),
+                  folder, workload);
+  });
   if (!mistakes.empty()) return tl::unexpected(mistakes.in_order().front());
   if (auto read = read_trace(table, folder, scenario); !read) return tl::unexpected(read.error());
+  if (input.length) scenario.length = input.length;
+  workload = merged(input.workload, std::move(workload));
+  if (!workload.empty()) {
+    auto added = add_workload(workload, scenario);
+    if (!added) return tl::unexpected(added.error());
+    loaded.workload = std::move(*added);
+  }
   if (auto checked = check(scenario); !checked) {
     checked.error().where = where + ": " + checked.error().where;
     return tl::unexpected(checked.error());
   }
-  return scenario;
+  return loaded;
+}
+
+// A workload without a scenario.
+Result<LoadedScenario> make_scenario(const ScenarioInput& input) {
+  sim::Scenario read;
+  read.length = input.length;
+  auto added = add_workload(input.workload, read);
+  if (!added) return tl::unexpected(added.error());
+  LoadedScenario loaded{scenario_for(*added), std::move(*added)};
+  loaded.scenario.length = input.length;
+  loaded.scenario.jobs = std::move(read.jobs);
+  loaded.scenario.streams = std::move(read.streams);
+  if (auto checked = check(loaded.scenario); !checked) return tl::unexpected(checked.error());
+  return loaded;
+}
+
+}  // namespace
+
+Result<sim::Scenario> parse_scenario(std::string_view text, const std::string& where,
+                                     const std::string& folder) {
+  auto loaded = parse(text, where, folder, {});
+  if (!loaded) return tl::unexpected(loaded.error());
+  return std::move(loaded->scenario);
 }
 
 Result<ScenarioText> find_scenario(const std::string& file_or_name) {
@@ -396,12 +497,19 @@ Result<ScenarioText> find_scenario(const std::string& file_or_name) {
                   : "weir sim --list lists them; the name of a file contains a / or ends in .toml");
 }
 
-Result<sim::Scenario> load_scenario(const std::string& file_or_name) {
+Result<LoadedScenario> load_scenario(const std::string& file_or_name, const ScenarioInput& input) {
+  if (file_or_name.empty()) return make_scenario(input);
   const auto found = find_scenario(file_or_name);
   if (!found) return tl::unexpected(found.error());
-  auto scenario = parse_scenario(found->text, found->where, found->folder);
-  if (scenario) scenario->name = found->name;
-  return scenario;
+  auto loaded = parse(found->text, found->where, found->folder, input);
+  if (loaded) loaded->scenario.name = found->name;
+  return loaded;
+}
+
+Result<sim::Scenario> load_scenario(const std::string& file_or_name) {
+  auto loaded = load_scenario(file_or_name, ScenarioInput{});
+  if (!loaded) return tl::unexpected(loaded.error());
+  return std::move(loaded->scenario);
 }
 
 namespace {

@@ -6,15 +6,19 @@
 //   load_scenario("redistribution")       a built-in scenario
 //   load_scenario("my/scenario.toml")     a file; its trace is in the same folder
 //
+// A scenario may name files with a recorded workload (workload.h), which are read too.
+//
 // A job with count = 20 becomes 20 jobs, user1 to user20, which tables show as one group.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "weir/base/result.h"
 #include "weir/sim/scenario.h"
+#include "weir/study/workload.h"
 
 namespace weir::study {
 
@@ -36,6 +40,19 @@ Result<ScenarioText> find_scenario(const std::string& file_or_name);
 // Finds and parses a scenario. ENOENT if there is no such scenario, EINVAL if it is not valid, or
 // the errno of reading it.
 Result<sim::Scenario> load_scenario(const std::string& file_or_name);
+
+// What is given beside the scenario: other files for its workload, rules that precede its own, and
+// its length.
+struct ScenarioInput {
+  WorkloadOptions workload;
+  std::optional<Nanoseconds> length = std::nullopt;
+};
+struct LoadedScenario {
+  sim::Scenario scenario;
+  std::vector<WorkloadReport> workload;  // one for each file
+};
+// As load_scenario(). Without a name, a device for the workload (scenario_for()).
+Result<LoadedScenario> load_scenario(const std::string& file_or_name, const ScenarioInput& input);
 
 struct NamedScenario {
   std::string name;

@@ -128,7 +128,7 @@ TEST(ScenarioFile, NamesAnUnknownKeyAndTheNearestOne) {
   EXPECT_EQ(refused("title", "colour"),
             "f.toml:1:1: scenario: unknown key 'colour'; the keys are title, length, periods, "
             "target, job, "
-            "faults, trace, lustre");
+            "faults, trace, lustre, workload");
 }
 
 TEST(ScenarioFile, SaysInWhichLineAndWhatWasExpected) {

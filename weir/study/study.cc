@@ -11,13 +11,14 @@
 #include <nlohmann/json.hpp>
 
 #include "weir/study/report_page.h"
+#include "weir/study/workload.h"
 
 namespace weir::study {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kPage = "sim-report.html";
+constexpr std::string_view kPage = "sim-report.js";
 
 // Six decimal places are enough, and the same on every machine.
 Json rounded(double value) { return std::round(value * 1e6) / 1e6; }
@@ -49,6 +50,15 @@ Json job_json(const sim::JobOutcome& job) {
           {"record", job.record}};
 }
 
+// What a run could not do as it was asked to.
+void add_limits(const sim::Outcome& outcome, Json& json) {
+  if (outcome.held_back > 0) {
+    json["held_back"] = {{"requests", outcome.held_back},
+                         {"longest_s", rounded(in_seconds(outcome.held_back_longest))}};
+  }
+  if (outcome.periods_left_out > 0) json["periods_left_out"] = outcome.periods_left_out;
+}
+
 Json outcome_json(const sim::Outcome& outcome) {
   Json json = {{"period_ms", outcome.period ? in_ms(*outcome.period) : Json(nullptr)},
                {"duration_s", rounded(in_seconds(outcome.duration))},
@@ -60,6 +70,7 @@ Json outcome_json(const sim::Outcome& outcome) {
                {"contended_s", nullptr},
                {"events", outcome.events},
                {"findings", outcome.findings}};
+  add_limits(outcome, json);
   if (outcome.contended_from && outcome.contended_until) {
     json["contended_s"] = {rounded(in_seconds(*outcome.contended_from)),
                            rounded(in_seconds(*outcome.contended_until))};
@@ -83,6 +94,21 @@ std::string service_name(const Study& study) {
   return study.exponential ? "exponential" : "as given";
 }
 
+Json workload_json(const WorkloadReport& report) {
+  Json json = {{"file", report.file.path},       {"format", format_name(report.file.format)},
+               {"requests", report.requests},    {"reads", report.reads},
+               {"bytes", report.bytes},          {"length_s", rounded(in_seconds(report.length))},
+               {"lines", report.lines},          {"not_understood", report.wrong},
+               {"sorted", report.sorted},        {"moved", report.moved},
+               {"is_cut", !report.cut.empty()},  {"not_simulated", Json::object()},
+               {"notes", workload_notes(report)}};
+  for (std::size_t i = 0; i < kSkippedKinds; ++i) {
+    if (report.skipped[i] == 0) continue;
+    json["not_simulated"][std::string(skipped_text(static_cast<Skipped>(i)))] = report.skipped[i];
+  }
+  return json;
+}
+
 Json head_json(const Study& study) {
   const sim::Scenario& scenario = study.scenario;
   Json json = {{"scenario", scenario.name},
@@ -94,6 +120,9 @@ Json head_json(const Study& study) {
   if (scenario.length) json["length_s"] = rounded(in_seconds(*scenario.length));
   for (const sim::TargetSpec& target : scenario.targets) {
     json["capacity"][target.name] = rounded(per_second(target.capacity));
+  }
+  for (const WorkloadReport& report : study.workload) {
+    json["workload"].push_back(workload_json(report));
   }
   return json;
 }
@@ -184,6 +213,7 @@ Json figure_json(const sim::Outcome& outcome, double scale) {
                {"utilisation", rounded(outcome.utilisation)},
                {"served", outcome.served},
                {"jain", rounded(outcome.fairness)}};
+  add_limits(outcome, json);
   const std::vector<sim::JobOutcome> groups = grouped(outcome);
   const auto bins =
       static_cast<std::size_t>((outcome.duration + outcome.bin - Nanoseconds{1}) / outcome.bin);
@@ -251,14 +281,16 @@ std::string periods_csv(const Study& study) {
 std::string throughput_csv(const Study& study) {
   std::string csv = "policy,time_s,job,served,cost\n";
   for (const sim::Outcome& outcome : study.outcomes) {
+    const int digits = outcome.bin % std::chrono::milliseconds{100} == Nanoseconds{0} ? 1 : 2;
     std::size_t bins = 0;
     for (const sim::JobOutcome& job : outcome.jobs) bins = std::max(bins, job.bins.size());
     for (std::size_t i = 0; i < bins; ++i) {
       for (const sim::JobOutcome& job : outcome.jobs) {
         const sim::Bin bin = i < job.bins.size() ? job.bins[i] : sim::Bin{};
-        fmt::format_to(
-            std::back_inserter(csv), "{},{:.1f},{},{},{}\n", contender_name(outcome.contender),
-            in_seconds(outcome.bin * static_cast<std::int64_t>(i)), job.name, bin.served, bin.cost);
+        fmt::format_to(std::back_inserter(csv), "{},{:.{}f},{},{},{}\n",
+                       contender_name(outcome.contender),
+                       in_seconds(outcome.bin * static_cast<std::int64_t>(i)), digits, job.name,
+                       bin.served, bin.cost);
       }
     }
   }

@@ -21,16 +21,18 @@
 #include "weir/base/result.h"
 #include "weir/sim/outcome.h"
 #include "weir/sim/scenario.h"
+#include "weir/study/workload_reader.h"
 
 namespace weir::study {
 
 struct Study {
   sim::Scenario scenario;
   std::uint64_t seed = 1;
-  bool exponential = false;            // service times are exponential
-  bool on_server = false;              // not simulated: from the traces of a server
-  std::vector<sim::Outcome> outcomes;  // one for each policy
-  std::vector<sim::Outcome> sweep;     // of policies with periods, with each period of the scenario
+  bool exponential = false;              // service times are exponential
+  bool on_server = false;                // not simulated: from the traces of a server
+  std::vector<sim::Outcome> outcomes;    // one for each policy
+  std::vector<WorkloadReport> workload;  // of each file, if the requests are recorded
+  std::vector<sim::Outcome> sweep;  // of policies with periods, with each period of the scenario
 };
 
 std::string result_json(const Study& study);
