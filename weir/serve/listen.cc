@@ -46,7 +46,8 @@ bool is_left_behind(const sockaddr_un& address) {
          errno == ECONNREFUSED;
 }
 
-// The running process that listens on a Unix socket, 0 if there is none.
+// The process that listens on a Unix socket, or listened there when it ended; kUnknownHolder if the
+// socket does not say.
 long listener_of(const std::string& path) {
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
@@ -58,8 +59,7 @@ long listener_of(const std::string& path) {
       probe.is_open() &&
       connect(probe.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) == 0 &&
       getsockopt(probe.get(), SOL_SOCKET, SO_PEERCRED, &who, &size) == 0;
-  if (!is_known) return kUnknownHolder;
-  return host::is_alive(who.pid) ? who.pid : 0;
+  return is_known ? who.pid : kUnknownHolder;
 }
 
 // The remedy for a path that is in use.
@@ -136,13 +136,19 @@ Result<host::Fd> listen_tcp(ListenAddress& address) {
 Result<host::Fd> listen_on(ListenAddress& address) {
   const bool is_unix = address.kind == ListenAddress::Kind::kUnix;
   std::optional<Result<host::Fd>> socket;
+  long holder = kUnknownHolder;
   host::wait_until_free(
       [&] {
         socket = is_unix ? listen_unix(address) : listen_tcp(address);
         return *socket || socket->error().code != std::errc::address_in_use;
       },
-      [&] { return is_unix ? listener_of(address.path) : kUnknownHolder; }, print_listen(address),
-      kInUse);
+      [&] {
+        // It is asked once: clients fill the backlog of a server that has ended, and then its
+        // socket says nothing.
+        if (is_unix && holder == kUnknownHolder) holder = listener_of(address.path);
+        return host::is_alive(holder) ? holder : 0L;
+      },
+      print_listen(address), kInUse);
   return *std::move(socket);
 }
 
