@@ -323,6 +323,14 @@ TEST(Tbf, ClassesWithNothingToRememberMakeRoom) {
   EXPECT_EQ(bench.tbf.overflowed(), 0U);
 }
 
+TEST(Tbf, ALimitOfAByteADayIsNoDeeperThanABucketCanBe) {
+  Bench bench;
+  ASSERT_EQ(bench.command("start a jobid={a} bps=1B/d"), 0);
+  bench.admit("a", kStart, Bytes{4096});
+  bench.run_at(kStart);
+  EXPECT_EQ(bench.command("change a bps=1MB/s"), 0);
+}
+
 TEST(Tbf, AFailedCommandChangesNothing) {
   Bench bench;
   ASSERT_EQ(bench.command("reg start a jobid={a} rate=5"), 0);

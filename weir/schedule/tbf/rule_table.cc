@@ -47,7 +47,10 @@ Shapes RuleTable::shapes_of(const Rule& rule, const Slice& slice) const {
                             const std::optional<Tokens>& burst, Tokens depth_min,
                             Nanoseconds time) {
     if (!shapes.is_sliced) {
-      return BucketShape(limit, burst.value_or(std::max(depth_min, tokens_in(limit, time))));
+      // No deeper than a bucket can be: at a byte a day 64 KiB would take longer to fill.
+      const Tokens most = tokens_in(limit, BucketShape::kFillTimeMax);
+      const Tokens depth = std::min(std::max(depth_min, tokens_in(limit, time)), most);
+      return BucketShape(limit, burst.value_or(depth));
     }
     const Rate rate = part.value_or(kNoSlice);
     if (burst) return BucketShape(rate, depth_of_slice(*burst, rate, limit));
