@@ -33,7 +33,7 @@ list(JOIN outside_names "|" outside_names)
 # Libraries that only these modules may use: "header prefix>module|module".
 set(homes "liburing>host" "gnutls/>host" "spdlog/>host" "grpc>cluster" "google/protobuf>cluster"
           "boost/asio>control" "boost/beast>control" "toml\\+\\+>config"
-          "nlohmann/>config|control|study" "CLI/>")
+          "nlohmann/>config|control|embed|study" "CLI/>")
 
 # Headers that only these modules may include: "header>module|module". The internals of policies are
 # for the Gate and the Target, which is the only way to them.

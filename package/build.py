@@ -4,9 +4,15 @@
 
 BUILD is a build folder in which the target `product` was built; INTO gets
 
-    weir_VERSION_amd64.deb         programs, manual pages, units, completions, configuration
-    libweir-dev_VERSION_amd64.deb  headers, archives, files for CMake and pkg-config
-    weir-doc_VERSION_all.deb       documents, dashboard, alerts, examples
+    weir_VERSION_amd64.deb             programs, manual pages, units, completions, configuration
+    libweir0_VERSION_amd64.deb         the library for C programs
+    libweir-dev_VERSION_amd64.deb      headers, archives, files for CMake and pkg-config
+    weir-doc_VERSION_all.deb           documents, dashboard, alerts, examples
+    weir-lustre-VERSION-x86_64.tar.gz  the static program for Lustre servers, with its manual
+    weir-lustre-VERSION-1.x86_64.rpm   the same, for Enterprise Linux
+    weir-VERSION-oci.tar               an image whose entry point is weir serve (image.py)
+
+PACKAGE names a .deb, `weir-lustre` or `image`; without it, all of them are built.
 
 The same sources give the same bytes: times are SOURCE_DATE_EPOCH or the time of the last commit,
 and owners are root.
@@ -18,14 +24,18 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
+
+import image
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 HERE = ROOT / "package"
 MAINTAINER = "The authors of Weir <weir@example.org>"
 # The package of each file: the first pattern that matches its path below /usr. Other files are in
 # weir.
-PARTS = (("libweir-dev", r"include/|lib/(lib\w+\.a|cmake/|pkgconfig/)"),
+PARTS = (("libweir-dev", r"include/|lib/(lib\w+\.a|libweir\.so$|cmake/|pkgconfig/)"),
+         ("libweir0", r"lib/libweir\.so"),
          ("weir-doc", r"share/doc/"))
 ABOUT = {
     "weir": ("I/O flow control for shared storage",
@@ -34,9 +44,13 @@ ABOUT = {
              " to any job that can use it. It exports files, block devices and memory\n"
              " over NBD, limits NFS servers as a gateway, and drives the TBF rules of\n"
              " Lustre servers."),
+    "libweir0": ("I/O flow control for shared storage - library for C",
+                 "The scheduler of Weir with its rules and shares, and the device limiter, for\n"
+                 " servers that are written in C: weir.h in libweir-dev."),
     "libweir-dev": ("I/O flow control for shared storage - library",
                     "Headers and static archives of Weir: token buckets, the scheduler, and\n"
-                    " the device limiter for other servers; weir-doc has extending.md."),
+                    " the device limiter for other servers, in C++ and C; weir-doc has\n"
+                    " embedding.md and extending.md."),
     "weir-doc": ("I/O flow control for shared storage - documents",
                  "Design pages, a dashboard for Grafana, alert rules for Prometheus, and\n"
                  " examples."),
@@ -127,30 +141,35 @@ def finish(package, tree):
         compress(page)
     for program in [*tree.glob("usr/bin/*"), *tree.glob("usr/libexec/weir/*")]:
         run("strip", "--remove-section=.comment", "--remove-section=.note", program)
+    for library in tree.glob("usr/lib/*.so.*.*"):
+        run("strip", "--strip-unneeded", "--remove-section=.comment", library)
+        library.chmod(0o644)
     for archive in tree.glob("usr/lib/*.a"):
         run("strip", "--strip-debug", "--enable-deterministic-archives", archive)
 
 
 def depends(package, tree):
     if package == "libweir-dev":
-        return ("libfmt-dev, libexpected-dev, libabsl-dev, libboost-dev, liburing-dev, "
-                "libgnutls28-dev, libgrpc++-dev, libprotobuf-dev")
+        return (f"libweir0 (= {version()}), libfmt-dev, libexpected-dev, libabsl-dev, "
+                "libboost-dev, liburing-dev, libgnutls28-dev, libgrpc++-dev, libprotobuf-dev")
     if package == "weir-doc":
         return ""
     with tempfile.TemporaryDirectory() as folder:
         (pathlib.Path(folder) / "debian").mkdir()
         (pathlib.Path(folder) / "debian/control").write_text("Source: weir\n", encoding="utf-8")
-        programs = [*tree.glob("usr/bin/*"), *tree.glob("usr/libexec/weir/*")]
+        programs = [*tree.glob("usr/bin/*"), *tree.glob("usr/libexec/weir/*"),
+                    *tree.glob("usr/lib/*.so.*.*")]
         found = run("dpkg-shlibdeps", "-O", "--ignore-missing-info",
                     *[f"-e{one}" for one in programs], cwd=folder, stderr=subprocess.DEVNULL)
-    return found.strip().removeprefix("shlibs:Depends=") + ", passwd"
+    return found.strip().removeprefix("shlibs:Depends=") + (", passwd" if package == "weir" else "")
 
 
 def control(package, tree):
     size = sum(path.lstat().st_size for path in tree.rglob("*") if path.is_file()) // 1024
     short, long = ABOUT[package]
     lines = {"Package": package, "Version": version(), "Source": "weir",
-             "Section": {"weir": "admin", "libweir-dev": "libdevel", "weir-doc": "doc"}[package],
+             "Section": {"weir": "admin", "libweir0": "libs", "libweir-dev": "libdevel",
+                         "weir-doc": "doc"}[package],
              "Priority": "optional", "Architecture": "all" if package == "weir-doc" else "amd64",
              "Maintainer": MAINTAINER, "Installed-Size": str(size),
              "Depends": depends(package, tree), "Description": f"{short}\n {long}"}
@@ -166,9 +185,13 @@ def build_deb(package, tree, into):
     meta = tree / "DEBIAN"
     meta.mkdir()
     (meta / "control").write_text(control(package, tree), encoding="utf-8")
-    files = sorted(one for one in tree.rglob("*") if one.is_file() and meta not in one.parents)
+    files = sorted(one for one in tree.rglob("*")
+                   if one.is_file() and not one.is_symlink() and meta not in one.parents)
     sums = run("md5sum", *[one.relative_to(tree) for one in files], cwd=tree)
     (meta / "md5sums").write_text(sums, encoding="utf-8")
+    if package == "libweir0":
+        (meta / "shlibs").write_text(f"libweir 0 libweir0 (>= {version()})\n", encoding="utf-8")
+        (meta / "triggers").write_text("activate-noawait ldconfig\n", encoding="utf-8")
     if package == "weir":
         (meta / "conffiles").write_text("/etc/weir/weir.conf\n", encoding="utf-8")
         for script in ("postinst", "prerm", "postrm"):
@@ -184,15 +207,75 @@ def build_deb(package, tree, into):
     return to
 
 
+# ---- weir-lustre: the static program ----
+
+
+def lustre_files(build, into):
+    """Its files, in one folder."""
+    into.mkdir(parents=True)
+    copy(build / "weir-lustre", into / "weir-lustre", 0o755)
+    run("strip", "--remove-section=.comment", into / "weir-lustre")
+    copy(build / "docs/man/weir-lustre.1", into / "weir-lustre.1")
+    copy(ROOT / "LICENSE", into / "LICENSE")
+    copy(ROOT / "docs/runbook-lustre.md", into / "runbook-lustre.md")
+
+
+def build_tar(folder, to):
+    def owned_by_root(entry):
+        entry.uid = entry.gid = 0
+        entry.uname = entry.gname = "root"
+        entry.mtime = epoch()
+        return entry
+
+    with open(to, "wb") as file:
+        with gzip.GzipFile("", "wb", 9, file, mtime=0) as packed:
+            with tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+                tar.add(folder, folder.name, recursive=False, filter=owned_by_root)
+                for path in sorted(folder.iterdir()):
+                    tar.add(path, f"{folder.name}/{path.name}", filter=owned_by_root)
+    return to
+
+
+def build_rpm(folder, into):
+    """The time and host of the build are not part of it, so that it is reproducible."""
+    fixed = {"_topdir": folder.parent / "rpm", "_sourcedir": folder, "_rpmdir": into,
+             "_build_name_fmt": "%{NAME}-%{VERSION}-%{RELEASE}.%{ARCH}.rpm",
+             "_buildhost": "weir", "_build_id_links": "none", "_binary_payload": "w6.xzdio",
+             "use_source_date_epoch_as_buildtime": 1, "clamp_mtime_to_source_date_epoch": 1,
+             "weir_version": version(),
+             "weir_date": run("date", "-u", "-d", f"@{epoch()}", "+%a %b %d %Y").strip()}
+    defines = [word for name, value in fixed.items() for word in ("--define", f"{name} {value}")]
+    run("rpmbuild", "-bb", "--quiet", "--target", "x86_64-linux", *defines,
+        HERE / "rpm/weir-lustre.spec",
+        env={**os.environ, "SOURCE_DATE_EPOCH": str(epoch()), "LC_ALL": "C"},
+        stderr=subprocess.PIPE)
+    return into / f"weir-lustre-{version()}-1.x86_64.rpm"
+
+
+def build_lustre(build, into, folder):
+    files = folder / f"weir-lustre-{version()}"
+    lustre_files(build, files)
+    return [build_tar(files, into / f"{files.name}-x86_64.tar.gz"), build_rpm(files, into)]
+
+
 def main(build, into, *wanted):
     build, into = pathlib.Path(build).resolve(), pathlib.Path(into).resolve()
+    wanted = wanted or (*ABOUT, "weir-lustre", "image")
     into.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        tree, parts = pathlib.Path(folder) / "tree", pathlib.Path(folder) / "parts"
-        install(build, tree)
-        split(tree, parts)
-        for package in wanted or ABOUT:
-            print(build_deb(package, parts / package, into))
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        install(build, folder / "tree")
+        split(folder / "tree", folder / "parts")
+        debs = {package: build_deb(package, folder / "parts" / package, into)
+                for package in ABOUT if package in wanted}
+        built = list(debs.values())
+        if "weir-lustre" in wanted:
+            built += build_lustre(build, into, folder)
+        if "image" in wanted:
+            base = image.base(debs["weir"], into / "base")
+            built.append(image.build(debs["weir"], base, into / f"weir-{version()}-oci.tar",
+                                     epoch(), version()))
+    print(*built, sep="\n")
 
 
 if __name__ == "__main__":

@@ -155,6 +155,7 @@ function draw() {
   fact(facts, 'capacity', service.capacity === null ? 'unknown' : short(service.capacity) +
       (service.capacity_unit === 'bytes' ? 'B/s' : '/s'));
   fact(facts, 'adaptive', service.adaptive);
+  for (const note of service.notes) fact(facts, 'note', note);
   fact(facts, 'queued', short(service.queued));
   fact(facts, 'running', service.running);
   fact(facts, 'slots', service.slots.count + (service.slots.auto ? ' (auto)' : ''));
@@ -415,13 +416,22 @@ async function explain(name) {
   numbers.replaceChildren();
   delays.replaceChildren();
   if (!answer.ok) {
-    $('reason').textContent = it.detail;
+    $('reason').textContent = it.hint ? `${it.detail}; ${it.hint}` : it.detail;
   } else {
-    $('reason').textContent = `Rule ${it.rule}: ${it.reason}`;
-    fact(numbers, 'limit', it.rate ? short(it.rate) + '/s' : 'none');
-    fact(numbers, 'bucket', it.rate ? `${short(it.level)} of ${short(it.depth)}` : '–');
+    $('reason').textContent = it.verdict + (it.cure ? `. To change it: ${it.cure}` : '');
+    fact(numbers, 'rule', `${it.rule}: ${it.reason}`);
+    const limits = [it.rate ? short(it.rate) + ' operations/s' : '', it.bps ? short(it.bps) + 'B/s' : ''];
+    fact(numbers, 'limit', limits.filter(Boolean).join(', ') || 'none in this rule');
+    if (it.rate) fact(numbers, 'bucket', `${short(it.level)} of ${short(it.depth)}`);
+    if (it.bps) fact(numbers, 'bucket of bytes', `${short(it.byte_level)} of ${short(it.byte_depth)}`);
     fact(numbers, 'served', short(it.served));
     fact(numbers, 'waiting now', it.waiting);
+    if (it.delays) {
+      const { requests, wait_ns, window_ns, device_requests, device_ns } = it.delays;
+      fact(numbers, `last ${time(window_ns)}`, `${short(requests)} requests waited ` +
+          `${time(wait_ns / Math.max(requests, 1))} on average`);
+      if (device_requests) fact(numbers, 'device', time(device_ns / device_requests) + ' for each');
+    }
     if (it.job) {
       fact(numbers, 'share', it.job.share === null ? 'not paced' : short(it.job.share) + '/s');
       fact(numbers, 'record', it.job.record > 0 ? `${it.job.record} lent`
@@ -431,7 +441,7 @@ async function explain(name) {
       const ns = it.delays ? it.delays[cause + '_ns'] : 0;
       const line = delays.insertRow();
       line.insertCell().textContent = words;
-      line.insertCell().textContent = it.delays ? time(ns) : 'not measured';
+      line.insertCell().textContent = it.delays ? time(ns / Math.max(it.delays.requests, 1)) : 'not measured';
       const bar = document.createElement('span');
       bar.style.width = `${it.delays?.wait_ns ? 100 * ns / it.delays.wait_ns : 0}%`;
       const cell = line.insertCell();

@@ -11,6 +11,7 @@
 // after the other.
 #pragma once
 
+#include "apps/weir/slurm_feed.h"
 #include "weir/base/result.h"
 #include "weir/serve/options.h"
 
@@ -19,5 +20,9 @@ namespace weir::app {
 // A service that only gateways use gets NfsOptions::kSlots slots unless a number is configured.
 void add_gateways(serve::ServeOptions& options);
 Result<void> register_gateways(const serve::ServeOptions& options);
+
+// Reports the jobs of hosts to all gateways: for SlurmFeed, whose thread calls it. Empty if there
+// are none.
+SlurmFeed::OnHosts host_jobs_of(serve::Server& server);
 
 }  // namespace weir::app

@@ -12,6 +12,7 @@
 
 #include "apps/weir/command.h"
 #include "apps/weir/commands.h"
+#include "apps/weir/one_of.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
 #include "weir/cluster/lock_admin.h"
@@ -236,7 +237,7 @@ void add_lock(CLI::App& weir, int& status) {
   CLI::App* command = weir.add_subcommand("lock", kLockHelp);
   command->add_option("ACTION", arguments->action, "run, list, stats or bench")
       ->required()
-      ->check(CLI::IsMember({"run", "list", "stats", "bench"}));
+      ->check(one_of({"run", "list", "stats", "bench"}));
   // At least two: with fewer, CLI11 would assign the words after -- to weir itself.
   command->add_option("WORDS", arguments->words, "run: RESOURCE -- COMMAND")
       ->expected(2, kWordsMax);

@@ -1,85 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// weir lustre: adjusts the rules of a Lustre server to its counters.
+// weir lustre: adjusts the rules of a Lustre server to its counters. This file has the arguments
+// and `check`; the other actions are in lustre_*.cc.
+#include "apps/weir/lustre.h"
+
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
-#include <cstdio>
-#include <map>
 #include <memory>
-#include <optional>
-#include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include <fmt/core.h>
-#include <poll.h>
 #include <unistd.h>
 
-#include "apps/weir/command.h"
-#include "apps/weir/slurm_poll.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
-#include "weir/config/slurm.h"
-#include "weir/host/clock.h"
 #include "weir/host/files.h"
-#include "weir/host/heap.h"
-#include "weir/host/signals.h"
-#include "weir/host/state_file.h"
-#include "weir/host/timer_fd.h"
-#include "weir/lustre/driver.h"
-#include "weir/lustre/guard.h"
-#include "weir/lustre/names.h"
-#include "weir/lustre/server.h"
-#include "weir/lustre/tree.h"
 
 namespace weir::app {
 namespace {
 
 constexpr const char* kFooter = R"(
 ACTION is one of
-  check   report what the server has and what is missing; change nothing
-  run     adjust the rules of ost_io until SIGTERM or SIGINT, then remove them
+  check     report what the server has and what is missing; change nothing
+  run       adjust the rules of its services until SIGTERM or SIGINT, then remove them
+  record    observe the server and write what it sees to the file OBJECT
+  what-if   report what run would have done in the recording OBJECT
+  status    show the load and the counters of a run; also metrics, for Prometheus
+  top       show the jobs of a run
+  explain   tell why a run holds the job OBJECT, or does not
+  ledger    show what the jobs of a run have lent and borrowed
 
 Examples:
   weir lustre check
   weir lustre run --dry-run
+  weir lustre record /var/tmp/monday
+  weir lustre what-if /var/tmp/monday --nodes sizes
   weir lustre run --slurm --job-pattern %j
-  weir lustre run --capacity 4000 --period 100ms
+  weir lustre explain ior.500
 
 Changes only rules that it created, and the policy only with --set-policy. Manual: weir-lustre(1).
 docs/runbook-lustre.md describes how to try it on a server.)";
 
-// In a row, while the server can be read: waiting would not help.
-constexpr int kFailedWritesMax = 20;
-// Rounds in a row that take more than half of the period, before it is lengthened.
-constexpr int kSlowRounds = 5;
-// The guard of a run that has just died may still be running.
-constexpr Nanoseconds kLockPatience = std::chrono::seconds{3};
-constexpr Nanoseconds kLockPause = std::chrono::milliseconds{50};
-
-struct LustreArguments {
-  std::string action;
-  std::string root;
-  std::string map = "/var/lib/weir/lustre.map";
-  std::string prefix{lustre::Names::kPrefixDefault};
-  std::string period = "20ms";
-  std::string capacity = "auto";
-  std::string dead_man = "5s";
-  std::string lctl = "auto";
-  std::string lctl_program = "lctl";
-  std::optional<std::string> nodes;
-  std::string job_pattern = "%j";
-  std::string slurm_every = "10s";
-  std::string squeue = "squeue";
-  std::uint64_t rounds = 0;
-  std::uint32_t step = 10;
-  bool dry_run = false;
-  bool set_policy = false;
-  bool slurm = false;
-  bool verbose = false;
-};
+}  // namespace
 
 lustre::HostTree::Options tree_options(const LustreArguments& arguments) {
   using Lctl = lustre::HostTree::Lctl;
@@ -116,8 +79,33 @@ Nanoseconds duration_of(const std::string& text, const char* option, Nanoseconds
   return time;
 }
 
-// Of the map, if there is a file: it has its first line at least, so an empty one was truncated by
-// another program.
+RuleController::Options controller_options(const LustreArguments& arguments) {
+  const bool is_paper = arguments.algorithm == "paper";
+  RuleController::Options options =
+      is_paper ? RuleController::Options::paper() : RuleController::Options{};
+  if (arguments.period) {
+    options.period = duration_of(*arguments.period, "--period", std::chrono::milliseconds{10},
+                                 std::chrono::seconds{10});
+  }
+  options.step_percent = arguments.step;
+  if (arguments.capacity != "auto") {
+    options.capacity = value_or_fail(parse_rate(arguments.capacity), Exit::kUsage, "--capacity");
+  }
+  if (is_paper && !options.capacity) {
+    throw Failure{Exit::kUsage,
+                  "--algorithm paper: needs --capacity RATE; the published algorithm divides a "
+                  "rate that it does not measure"};
+  }
+  return options;
+}
+
+std::vector<config::JobNodes> nodes_of(const LustreArguments& arguments) {
+  if (!arguments.nodes) return {};
+  return value_or_fail(config::parse_nodes(value_or_fail(host::read_file(*arguments.nodes),
+                                                         Exit::kNoInput, "--nodes")),
+                       Exit::kDataErr, "--nodes");
+}
+
 lustre::Names read_names(const LustreArguments& arguments, const std::optional<std::string>& map) {
   check(lustre::Names::read(arguments.prefix, "").map([](const auto&) {}), Exit::kUsage, "");
   const std::string where = "--map " + quote(arguments.map);
@@ -131,6 +119,8 @@ lustre::Names read_names(const LustreArguments& arguments, const std::optional<s
   return value_or_fail(lustre::Names::read(arguments.prefix, map.value_or("")), Exit::kCantCreate,
                        where);
 }
+
+namespace {
 
 // ---- check ----
 
@@ -228,357 +218,113 @@ int check_server(const LustreArguments& arguments) {
   return list.finish();
 }
 
-// ---- run ----
-
-static_assert(lustre::Names::kTextMax <= host::StateFile::kSizeMax);
-
-host::StateFile open_map(const std::string& path) {
-  for (Nanoseconds waited{0};; waited += kLockPause) {
-    auto file = host::StateFile::open(path);
-    if (file || file.error().code != std::errc::device_or_resource_busy ||
-        waited >= kLockPatience) {
-      return value_or_fail(std::move(file), Exit::kCantCreate, "--map");
-    }
-    poll(nullptr, 0, static_cast<int>(kLockPause / std::chrono::milliseconds{1}));
-  }
-}
-
-// Called by the guard, in its own process.
-void remove_rules(const LustreArguments& arguments, lustre::Guard::Reason reason) {
-  const host::LogWriter log;
-  std::optional<host::StateFile> lock;
-  if (reason == lustre::Guard::Reason::kGone) {
-    auto file = host::StateFile::open(arguments.map);
-    if (file) {
-      lock.emplace(std::move(*file));
-    } else if (file.error().code == std::errc::device_or_resource_busy) {
-      return;  // another run has taken over
-    }
-  }
-  const auto text = host::read_file(arguments.map);
-  auto names = lustre::Names::read(arguments.prefix, text.value_or(""));
-  if (!names) return;
-  lustre::HostTree tree(tree_options(arguments));
-  lustre::Driver driver(
-      {}, tree, *names, [](std::string_view) { return Result<void>{}; },
-      [](std::string_view, std::string_view) {});
-  const auto removed = driver.remove_all();
-  // A run that never started, or had no rules, leaves nothing to report.
-  if (removed && driver.counters().writes == 0) return;
-  print_error("weir lustre: guard: the driver {}; its rules {}\n",
-              reason == lustre::Guard::Reason::kGone ? "is gone" : "hangs",
-              removed ? "are removed" : "cannot be removed: " + removed.error().message());
-}
-
-class LustreRun {
- public:
-  explicit LustreRun(const LustreArguments& arguments)
-      : arguments_(arguments),
-        period_(duration_of(arguments.period, "--period", std::chrono::milliseconds{10},
-                            std::chrono::seconds{10})),
-        tree_(tree_options(arguments)) {}
-
-  int run() {
-    host::pin_heap_thresholds();
-    read_options();
-    if (!arguments_.dry_run) {
-      guard_.emplace(value_or_fail(
-          lustre::Guard::start(patience_, [&](auto reason) { remove_rules(arguments_, reason); }),
-          Exit::kIoErr, ""));
-      map_.emplace(open_map(arguments_.map));
-    }
-    const host::LogWriter log;  // created after the guard is forked, because it has a thread
-    const bool has_map = map_ && !map_->is_new();
-    names_.emplace(read_names(arguments_, has_map ? std::optional(map_->text()) : std::nullopt));
-    if (!prepare_policy()) return 0;
-    make_driver();
-    auto signals = value_or_fail(host::SignalFd::create({SIGTERM, SIGINT}), Exit::kIoErr, "");
-    auto timer = value_or_fail(host::TimerFd::create(), Exit::kIoErr, "");
-    if (arguments_.slurm) {
-      slurm_.emplace(arguments_.squeue, slurm_every_);
-    }
-    host::notify_manager("READY=1");
-    in_files_before_ = tree_.in_files();
-    print_error("weir lustre: adjusting the rules of ost_io every {}{}\n", print_duration(period_),
-                arguments_.dry_run ? " (dry run)" : "");
-    loop(signals, timer);
-    return finish();
-  }
-
- private:
-  // Parses all options before anything is started, so that an error needs no cleanup.
-  void read_options() {
-    if (arguments_.slurm) {
-      pattern_ = value_or_fail(config::JobPattern::parse(arguments_.job_pattern), Exit::kUsage,
-                               "--job-pattern");
-      slurm_every_ = duration_of(arguments_.slurm_every, "--slurm-every", std::chrono::seconds{1},
-                                 std::chrono::hours{1});
-    }
-    patience_ = duration_of(arguments_.dead_man, "--dead-man", period_ * 2, std::chrono::hours{1});
-    if (arguments_.capacity != "auto") {
-      capacity_ = value_or_fail(parse_rate(arguments_.capacity), Exit::kUsage, "--capacity");
-    }
-    if (arguments_.nodes) {
-      nodes_ = value_or_fail(config::parse_nodes(value_or_fail(host::read_file(*arguments_.nodes),
-                                                               Exit::kNoInput, "--nodes")),
-                             Exit::kDataErr, "--nodes");
-    }
-    (void)read_names(arguments_, std::nullopt);
-  }
-
-  // False if there is nothing to do: a dry run does not start tbf.
-  bool prepare_policy() {
-    const auto policies = lustre::policies_of(tree_);
-    const auto type = policies ? lustre::type_of(*policies)
-                               : Result<std::string>(tl::unexpected(policies.error()));
-    const bool is_curable = policies || policies.error().code == std::errc::invalid_argument;
-    if (!type && arguments_.set_policy && arguments_.dry_run && is_curable) {
-      for (const char* const command : {"fifo", "tbf jobid"}) {
-        fmt::print("{:<60} # nrs_policies: {}\n", command, type.error().what);
-      }
-      print_error("weir lustre: without tbf there are no rules to show\n");
-      return false;
-    }
-    if (!type && arguments_.set_policy) {
-      const auto wait = [] { return poll(nullptr, 0, 50) == 0; };
-      print_error("weir lustre: starting 'tbf jobid' on ost_io\n");
-      const auto set = lustre::set_policy(tree_, wait);
-      if (!set) give_up(set.error());
-    } else if (!type) {
-      give_up(type.error());
-    }
-    const auto view = lustre::look(tree_);
-    if (!view) give_up(view.error());
-    cpts_ = static_cast<std::uint32_t>(view->rules.regular.size());
-    return true;
-  }
-
-  void make_driver() {
-    lustre::Driver::Options options;
-    options.dry_run = arguments_.dry_run;
-    options.controller.period = period_;
-    options.controller.cpts = cpts_;
-    options.controller.depth = lustre::depth_of(tree_);
-    options.controller.step_percent = arguments_.step;
-    options.controller.capacity = capacity_;
-    options.patience = patience_;
-    driver_.emplace(
-        options, tree_, *names_, [this](std::string_view text) { return map_->replace(text); },
-        [this](std::string_view command, std::string_view reason) {
-          if (!arguments_.dry_run && !arguments_.verbose) return;
-          fmt::print("{:<60} # {}\n", command, reason);
-          std::fflush(stdout);
-        });
-    for (const config::JobNodes& size : nodes_) {
-      check(driver_->set_nodes(JobId(size.job), size.nodes), Exit::kDataErr, "--nodes");
-    }
-  }
-
-  void loop(host::SignalFd& signals, host::TimerFd& timer) {
-    Instant next = host::now();
-    for (std::uint64_t rounds = 0; arguments_.rounds == 0 || rounds < arguments_.rounds; ++rounds) {
-      if (guard_) guard_->beat();
-      const Instant began = host::now();
-      one_round();
-      keep_period(host::now() - began);
-      const Nanoseconds part = period_ / lustre::Driver::kGlances;
-      for (int glances = 0; glances < lustre::Driver::kGlances; ++glances) {
-        if (glances > 0) one_glance();
-        next = std::max(next + part, host::now() + part / 4);  // never a busy loop
-        timer.arm(next);
-        if (!wait(signals, timer)) return;
-      }
-    }
-  }
-
-  // A period that rounds cannot keep, because there are many jobs, is lengthened so that at most
-  // half of it is spent in rounds.
-  void keep_period(Nanoseconds took) {
-    slow_rounds_ = took > period_ / 2 ? slow_rounds_ + 1 : 0;
-    if (took > period_) ++late_rounds_;
-    const Nanoseconds longest = std::min<Nanoseconds>(std::chrono::seconds{10}, patience_ / 2);
-    if (slow_rounds_ < kSlowRounds || period_ >= longest) return;
-    slow_rounds_ = 0;
-    period_ = std::min(std::max(took * 2, period_ * 3 / 2), longest);
-    if (std::exchange(told_period_, true)) return;
-    print_error(
-        "weir lustre: a round takes {}, too long for a period of {}; the period is {} now and "
-        "may grow further\n",
-        print_duration(std::chrono::ceil<std::chrono::milliseconds>(took)), arguments_.period,
-        print_duration(std::chrono::ceil<std::chrono::milliseconds>(period_)));
-  }
-
-  // False if it must exit.
-  bool wait(host::SignalFd& signals, host::TimerFd& timer) {
-    for (;;) {
-      if (slurm_) slurm_->tick(host::now(), [this](std::string_view text) { take_sizes(text); });
-      pollfd waiting[] = {{signals.fd(), POLLIN, 0},
-                          {timer.fd(), POLLIN, 0},
-                          {slurm_ ? slurm_->fd() : -1, POLLIN, 0}};
-      if (poll(waiting, std::size(waiting), -1) < 0) continue;
-      if (signals.next()) return false;
-      if (timer.acknowledge()) return true;
-    }
-  }
-
-  void take_sizes(std::string_view text) {
-    auto jobs = config::SlurmJobs::parse(text);
-    if (!jobs) return tell(jobs.error().message());
-    slurm_jobs_ = std::move(*jobs);
-    set_sizes();
-  }
-
-  // If Slurm does not know the ids, those of the server's jobs are used.
-  void set_sizes() {
-    std::vector<std::string> seen;
-    if (!pattern_->is_known()) {
-      seen.reserve(driver_->controller().demands().size());
-      for (const JobDemand& demand : driver_->controller().demands()) {
-        seen.emplace_back(demand.job.text());
-      }
-    }
-    sized_ = seen.size();
-    const config::SlurmJobs::Sizes sizes = slurm_jobs_->sizes(*pattern_, seen);
-    for (const auto& [job, nodes] : sizes_) driver_->forget_nodes(job);
-    sizes_.clear();
-    for (const config::JobNodes& size : sizes.jobs) {
-      const JobId job(size.job);
-      if (driver_->set_nodes(job, size.nodes)) sizes_[job] = size.nodes;
-    }
-    if (sizes.shared == shared_ && sizes.unknown == unknown_) return;
-    shared_ = sizes.shared;
-    unknown_ = sizes.unknown;
-    print_error(
-        "weir lustre: of {} job ids, {} belong to hosts that several jobs share and {} to no job "
-        "that Slurm knows; each counts as one node\n",
-        seen.size(), shared_, unknown_);
-  }
-
-  void size_new_jobs() {
-    const bool by_seen = slurm_jobs_ && !pattern_->is_known();
-    if (by_seen && driver_->controller().demands().size() != sized_) set_sizes();
-  }
-
-  void one_round() {
-    const Instant began = host::now();
-    const auto done = driver_->round(began);
-    in_rounds_ += host::now() - began;
-    if (done) {
-      if (!told_.empty()) print_error("weir lustre: working again\n");
-      told_.clear();
-      size_new_jobs();
-    } else if (!keeps_policy(done.error())) {
-      note(done);
-    }
-    if (!has_given_up_writing()) return;
-    const auto removed = driver_->remove_all();
-    if (removed && guard_) guard_->dismiss();
-    throw Failure{Exit::kTempFail,
-                  fmt::format("writes failed in {} consecutive rounds; the rules were {}",
-                              kFailedWritesMax, removed ? "removed" : "left to the guard")};
-  }
-
-  // A server that was restarted runs fifo. With --set-policy, tbf is started again, at most once in
-  // the time after which the guard acts. False: the error is another one.
-  bool keeps_policy(const Error& error) {
-    const bool is_off = error.code == std::errc::no_such_device;
-    if (!arguments_.set_policy || arguments_.dry_run || !is_off) return false;
-    const Instant now = host::now();
-    if (policy_set_at_ && now - *policy_set_at_ < patience_) return true;
-    policy_set_at_ = now;
-    const auto policies = lustre::policies_of(tree_);
-    if (!policies || lustre::type_of(*policies)) return false;
-    print_error("weir lustre: tbf does not run on ost_io; starting 'tbf jobid' again\n");
-    note(lustre::set_policy(tree_, [&] {
-      if (guard_) guard_->beat();
-      return host::now() < now + patience_ && poll(nullptr, 0, 50) == 0;
-    }));
-    return true;
-  }
-
-  // A round without writes, including its glances, gives no information about the server.
-  bool has_given_up_writing() {
-    const auto& counters = driver_->counters();
-    const bool failed = counters.failed_writes != failed_writes_;
-    const bool wrote = counters.writes != writes_;
-    failed_writes_ = counters.failed_writes;
-    writes_ = counters.writes;
-    if (failed) ++failed_in_a_row_;
-    if (wrote) failed_in_a_row_ = 0;
-    return failed_in_a_row_ >= kFailedWritesMax;
-  }
-
-  void one_glance() {
-    const Instant began = host::now();
-    note(driver_->glance(began));
-    in_rounds_ += host::now() - began;
-  }
-
-  void note(const Result<void>& done) {
-    if (!done) tell(done.error().message());
-  }
-
-  // Logs the same problem once.
-  void tell(const std::string& message) {
-    if (message == told_) return;
-    told_ = message;
-    print_error("weir lustre: {}; trying again\n", message);
-  }
-
-  int finish() {
-    const auto& counters = driver_->counters();
-    const Nanoseconds in_files = tree_.in_files() - in_files_before_;
-    if (!arguments_.dry_run) {
-      const auto removed = driver_->remove_all();
-      if (!removed) give_up(removed.error());
-      if (guard_) guard_->dismiss();
-    }
-    const auto rounds = static_cast<std::int64_t>(std::max<std::uint64_t>(counters.rounds, 1));
-    const auto us = [&](Nanoseconds time) { return time.count() / rounds / 1000; };
-    print_error(
-        "weir lustre: {} rounds, {} late, {} writes, {} failed, {} repairs, {} processes of lctl; "
-        "{} us a round and {} us in files\n",
-        counters.rounds, late_rounds_, counters.writes, counters.failed_writes, counters.repairs,
-        tree_.lctl_started(), us(in_rounds_ - in_files), us(in_files));
-    return 0;
-  }
-
-  const LustreArguments& arguments_;
-  Nanoseconds period_;
-  Nanoseconds patience_{0};
-  std::uint32_t cpts_ = 1;  // used by ost_io; the server may have more
-  Nanoseconds slurm_every_{0};
-  std::optional<Rate> capacity_;
-  std::vector<config::JobNodes> nodes_;
-  lustre::HostTree tree_;
-  std::optional<lustre::Guard> guard_;
-  std::optional<host::StateFile> map_;
-  std::optional<lustre::Names> names_;
-  std::optional<lustre::Driver> driver_;
-  std::optional<SlurmPoll> slurm_;
-  std::optional<config::JobPattern> pattern_;
-  std::optional<config::SlurmJobs> slurm_jobs_;
-  std::map<JobId, std::uint64_t> sizes_;
-  std::size_t sized_ = 0;  // ids that were seen then
-  std::uint64_t shared_ = 0;
-  std::uint64_t unknown_ = 0;
-  std::string told_;
-  Nanoseconds in_rounds_{0};
-  int slow_rounds_ = 0;  // in a row
-  std::uint64_t late_rounds_ = 0;
-  bool told_period_ = false;
-  std::optional<Instant> policy_set_at_;
-  Nanoseconds in_files_before_{0};
-  std::uint64_t failed_writes_ = 0;  // at the last round
-  std::uint64_t writes_ = 0;
-  int failed_in_a_row_ = 0;
-};
-
 int drive(const LustreArguments& arguments) {
-  if (arguments.action == "check") return check_server(arguments);
-  if (arguments.action == "run") return LustreRun(arguments).run();
+  const std::string& action = arguments.action;
+  const bool needs_object = action == "record" || action == "what-if" || action == "explain";
+  if (needs_object && arguments.object.empty()) {
+    throw Failure{Exit::kUsage,
+                  fmt::format("{}: expected {}", action, action == "explain" ? "a job" : "a file")};
+  }
+  if (!needs_object && !arguments.object.empty()) {
+    throw Failure{Exit::kUsage,
+                  fmt::format("{}: unexpected argument {}", action, quote(arguments.object))};
+  }
+  if (action == "check") return check_server(arguments);
+  if (action == "run") return run_lustre(arguments);
+  if (action == "record") return record_lustre(arguments);
+  if (action == "what-if") return decide_over_recording(arguments);
+  for (const char* const shown : {"status", "top", "explain", "ledger", "metrics"}) {
+    if (action == shown) return show_lustre(arguments);
+  }
   throw Failure{Exit::kUsage,
-                fmt::format("{} is not an action; expected check or run", quote(arguments.action))};
+                fmt::format("{} is not an action; expected check, run, record, what-if, status, "
+                            "top, explain, ledger or metrics",
+                            quote(action))};
+}
+
+void add_operation(CLI::App& command, LustreArguments& arguments) {
+  command.add_option("ACTION", arguments.action, "What to do, see below")->required();
+  command.add_option("OBJECT", arguments.object,
+                     "Recording of record and what-if, or job of explain");
+  command.add_flag("--dry-run", arguments.dry_run,
+                   "Print every command with its reason; write nothing");
+  command.add_flag("--set-policy", arguments.set_policy,
+                   "Start 'tbf jobid' if it does not run; existing rules are lost");
+  command
+      .add_option("--algorithm", arguments.algorithm,
+                  "Decide as Weir does (weir, the default), or as the AdapTBF paper (paper)")
+      ->type_name("NAME")
+      ->check(CLI::IsMember({"weir", "paper"}));
+  command
+      .add_option("--period", arguments.period,
+                  "Compute the rules every TIME (default 20ms; with paper 100ms)")
+      ->type_name("TIME");
+  command
+      .add_option("--size", arguments.size,
+                  "Record at most SIZE a day, less often if necessary (default 100MB)")
+      ->type_name("SIZE");
+  command
+      .add_option("--control", arguments.remote.socket,
+                  "Listen on, or ask, this control socket (default /run/weir-lustre.sock)")
+      ->type_name("PATH");
+  command.add_flag("--json", arguments.remote.json, "Print the response of the driver as JSON");
+  command
+      .add_option("--capacity", arguments.capacity,
+                  "Requests per second that the server can do, or auto (default)")
+      ->type_name("RATE");
+  command
+      .add_option("--step", arguments.step,
+                  "Write a rate only if it differs by more than PERCENT (default 10)")
+      ->type_name("PERCENT")
+      ->check(CLI::Range(1, 100));
+}
+
+void add_sizes(CLI::App& command, LustreArguments& arguments) {
+  command
+      .add_option("--nodes", arguments.nodes,
+                  "Read the number of nodes of jobs from FILE, lines 'JOB NODES'")
+      ->type_name("FILE");
+  command.add_flag("--slurm", arguments.slurm,
+                   "Read the number of nodes of jobs from squeue --json");
+  command
+      .add_option("--job-pattern", arguments.job_pattern,
+                  "Job id of a Slurm job in Lustre, such as %j.%u or %e.%H (default %j)")
+      ->type_name("PATTERN");
+  command
+      .add_option("--slurm-every", arguments.slurm_every, "Query Slurm every TIME (default 10s)")
+      ->type_name("TIME");
+  command
+      .add_option("--squeue", arguments.squeue, "Run this program to query Slurm (default squeue)")
+      ->type_name("PATH");
+}
+
+void add_files(CLI::App& command, LustreArguments& arguments) {
+  command
+      .add_option("--prefix", arguments.prefix, "Start the names of rules with NAME (default weir)")
+      ->type_name("NAME");
+  command
+      .add_option("--map", arguments.map,
+                  "Keep the map from rule names to jobs in FILE (default /var/lib/weir/lustre.map)")
+      ->type_name("FILE");
+  command
+      .add_option("--dead-man", arguments.dead_man,
+                  "Remove the rules if no period has started for TIME (default 5s)")
+      ->type_name("TIME");
+  command.add_option("--root", arguments.root, "Prefix every path of the server with DIR")
+      ->type_name("DIR");
+  command
+      .add_option("--lctl", arguments.lctl,
+                  "Write with lctl: auto (default: if files cannot be opened), always or never")
+      ->type_name("WHEN")
+      ->check(CLI::IsMember({"auto", "always", "never"}));
+  command
+      .add_option("--lctl-program", arguments.lctl_program,
+                  "Run this program as lctl (default lctl)")
+      ->type_name("PATH");
+  command.add_option("--rounds", arguments.rounds, "Exit after N periods (default 0: never)")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber);
+  command.add_flag("-v,--verbose", arguments.verbose, "Print every command with its reason");
 }
 
 }  // namespace
@@ -587,67 +333,9 @@ void add_lustre(CLI::App& weir, int& status) {
   auto arguments = std::make_shared<LustreArguments>();
   CLI::App* command = weir.add_subcommand(
       "lustre", "Adjust the TBF rules of a Lustre server to the load of its jobs");
-  command->add_option("ACTION", arguments->action, "check or run")->required();
-  command->add_flag("--dry-run", arguments->dry_run,
-                    "Print every command with its reason; write nothing");
-  command->add_flag("--set-policy", arguments->set_policy,
-                    "Start 'tbf jobid' on ost_io if it does not run; existing rules are lost");
-  command->add_option("--period", arguments->period, "Compute the rules every TIME (default 20ms)")
-      ->type_name("TIME");
-  command
-      ->add_option("--capacity", arguments->capacity,
-                   "Requests per second that the server can do, or auto (default)")
-      ->type_name("RATE");
-  command
-      ->add_option("--step", arguments->step,
-                   "Write a rate only if it differs by more than PERCENT (default 10)")
-      ->type_name("PERCENT")
-      ->check(CLI::Range(1, 100));
-  command
-      ->add_option("--nodes", arguments->nodes,
-                   "Read the number of nodes of jobs from FILE, lines 'JOB NODES'")
-      ->type_name("FILE");
-  command->add_flag("--slurm", arguments->slurm,
-                    "Read the number of nodes of jobs from squeue --json");
-  command
-      ->add_option("--job-pattern", arguments->job_pattern,
-                   "Job id of a Slurm job in Lustre, such as %j.%u or %e.%H (default %j)")
-      ->type_name("PATTERN");
-  command
-      ->add_option("--slurm-every", arguments->slurm_every, "Query Slurm every TIME (default 10s)")
-      ->type_name("TIME");
-  command
-      ->add_option("--squeue", arguments->squeue,
-                   "Run this program to query Slurm (default squeue)")
-      ->type_name("PATH");
-  command
-      ->add_option("--prefix", arguments->prefix,
-                   "Start the names of rules with NAME (default weir)")
-      ->type_name("NAME");
-  command
-      ->add_option(
-          "--map", arguments->map,
-          "Keep the map from rule names to jobs in FILE (default /var/lib/weir/lustre.map)")
-      ->type_name("FILE");
-  command
-      ->add_option("--dead-man", arguments->dead_man,
-                   "Remove the rules if no period has started for TIME (default 5s)")
-      ->type_name("TIME");
-  command->add_option("--root", arguments->root, "Prefix every path of the server with DIR")
-      ->type_name("DIR");
-  command
-      ->add_option("--lctl", arguments->lctl,
-                   "Write with lctl: auto (default: if files cannot be opened), always or never")
-      ->type_name("WHEN")
-      ->check(CLI::IsMember({"auto", "always", "never"}));
-  command
-      ->add_option("--lctl-program", arguments->lctl_program,
-                   "Run this program as lctl (default lctl)")
-      ->type_name("PATH");
-  command->add_option("--rounds", arguments->rounds, "Exit after N periods (default 0: never)")
-      ->type_name("N")
-      ->check(CLI::NonNegativeNumber);
-  command->add_flag("-v,--verbose", arguments->verbose, "Print every command with its reason");
+  add_operation(*command, *arguments);
+  add_sizes(*command, *arguments);
+  add_files(*command, *arguments);
   command->footer(kFooter);
   command->callback([arguments, &status] { status = drive(*arguments); });
 }

@@ -42,8 +42,7 @@ void write_static_rules(const sim::Scenario& scenario, ModelTree& tree) {
   for (const sim::JobSpec& job : scenario.jobs) {
     const std::uint64_t rate =
         std::max<std::uint64_t>(could * job.nodes / scenario.nodes() / scenario.lustre->cpts, 1);
-    RuleSpec rule{.name = fmt::format("s{}", number++),
-                  .conds = fmt::format("jobid={{{}}}", job.name)};
+    RuleSpec rule{.name = fmt::format("s{}", number++), .conds = conds_for_job(job.name)};
     rule.keys.rate = static_cast<std::uint32_t>(rate);
     const auto done = tree.write(lustre::kRulesPath, print(start_of(std::move(rule))));
     WEIR_ASSERT(done.has_value());
@@ -61,6 +60,21 @@ lustre::Driver::Options driver_options(const sim::Scenario& scenario, Contender 
     options.controller.capacity = target.capacity;
   }
   return options;
+}
+
+// Looks as a driver does, without one.
+void observe(sim::LustreRunOptions& run, const LustreSimOptions& options) {
+  run.period = options.period.value_or(RuleController::Options{}.period);
+  run.parts = lustre::Driver::kGlances;
+  const auto call = [](const std::function<void(lustre::Tree&, Instant)>& function) {
+    return [&function](sim::LustreServer& server, Instant now) {
+      ModelTree tree(server);
+      tree.set_now(now);
+      function(tree, now);
+    };
+  };
+  run.tick = call(options.round);
+  run.glance = call(options.glance);
 }
 
 }  // namespace
@@ -105,6 +119,7 @@ Result<sim::Outcome> simulate_lustre(const sim::Scenario& scenario, Contender co
     const auto done = steered->driver.glance(now);
     WEIR_ASSERT(done.has_value());
   };
+  if (!drives && options.round) observe(run, options);
   return sim::run_on_lustre(scenario, contender, run);
 }
 

@@ -4,7 +4,7 @@
 // (weir/lustre) through the text of the files in memory, one policy per run.
 //
 //   none       fifo                     static     fixed rules by nodes
-//   adaptbf    the published algorithm: served counts, 100 ms, every rule written every period
+//   adaptbf    the published algorithm, as weir lustre run --algorithm paper
 //   weir       the driver as weir lustre runs it
 #pragma once
 
@@ -18,6 +18,7 @@
 #include "weir/base/result.h"
 #include "weir/base/time.h"
 #include "weir/lustre/driver.h"
+#include "weir/lustre/tree.h"
 #include "weir/sim/contender.h"
 #include "weir/sim/lustre_world.h"
 #include "weir/sim/outcome.h"
@@ -37,6 +38,9 @@ struct LustreSimOptions {
   // Called after each round of a driver.
   std::function<void(const lustre::Driver&, const sim::LustreServer&, Instant)> watch = {};
   std::function<void(const sim::Rpc&, Instant started, Instant now)> done = {};
+  // With policy none: called every period, and for glances between two.
+  std::function<void(lustre::Tree&, Instant now)> round = {};
+  std::function<void(lustre::Tree&, Instant now)> glance = {};
 };
 
 // EINVAL for wfq, which cannot be expressed as rules.

@@ -13,7 +13,7 @@
 
 #include "weir/base/nearest.h"
 #include "weir/base/quote.h"
-#include "weir/classify/limits.h"
+#include "weir/control/words.h"
 
 namespace weir::app {
 namespace {
@@ -100,10 +100,11 @@ void show_groups(const Json& service) {
   if (all.is_null()) return;
   const auto step = all["step"].get<std::string>();
   fmt::print("\n{:<12} {:<20} {:>10} {:>8}  {}\n", "SERVICE", "GROUP", "TURNS", "WAITING",
-             step == "own"       ? "TURNS OF THIS SERVER ALONE"
-             : step == "cluster" ? "IN STEP WITH THE CLUSTER"
-             : step == "mixed"   ? "SERVERS HAVE DIFFERENT GROUPS: NO TURNS"
-                                 : "CUT OFF FROM THE CLUSTER: TURNS OF THIS SERVER ALONE");
+             step == "own"        ? "TURNS OF THIS SERVER ALONE"
+             : step == "cluster"  ? "IN STEP WITH THE CLUSTER"
+             : step == "mixed"    ? "SERVERS HAVE DIFFERENT GROUPS: NO TURNS"
+             : step == "inactive" ? "NO TURNS UNDER THIS POLICY"
+                                  : "CUT OFF FROM THE CLUSTER: TURNS OF THIS SERVER ALONE");
   for (const Json& one : all["groups"]) {
     fmt::print("{:<12} {:<20} {:>10} {:>8}  {}\n", service["service"].get<std::string>(),
                one["group"].get<std::string>(), one["turns"].get<std::uint64_t>(),
@@ -142,17 +143,37 @@ void show_status(const Json& status) {
                one["classes"].get<std::uint64_t>(), one["jobs"].get<std::uint64_t>(),
                one["rules"].get<std::uint64_t>(), one["adaptive"].get<std::string>());
   }
+  for (const Json& one : status["services"]) {
+    for (const Json& note : one["notes"]) {
+      fmt::print("note      service {}: {}\n", one["service"].get<std::string>(),
+                 note.get<std::string>());
+    }
+  }
   for (const Json& one : status["services"]) show_groups(one);
+  for (const Json& one : status["services"]) {
+    const double scale = one["reserve_permille"].get<double>() / 10;
+    if (scale == 100) continue;
+    fmt::print(
+        "reserved  service {}: the reservations in use exceed 90 % of the capacity; each is "
+        "reduced to {:.1f} %\n",
+        one["service"].get<std::string>(), scale);
+  }
 }
 
+std::string time_of(const Json& ns) { return control::time_words(ns.get<std::uint64_t>()); }
+
+// Of each request, and of all in the window.
 void show_delays(const Json& delays) {
   if (delays.is_null()) {
     fmt::print("delays    not measured: too many classes are busy\n");
     return;
   }
-  const double all = delays["wait_ns"].get<double>();
-  fmt::print("delays    {} in the last {}, summed over requests, which waited for:\n",
-             short_time(all), short_time(delays["window_ns"].get<double>()));
+  const auto requests = delays["requests"].get<std::uint64_t>();
+  const auto all = delays["wait_ns"].get<std::uint64_t>();
+  const auto each = [&](std::uint64_t ns) { return requests == 0 ? 0 : ns / requests; };
+  fmt::print("last {}: {} requests waited {} on average ({} in total), because:\n",
+             time_of(delays["window_ns"]), control::count_words(requests),
+             control::time_words(each(all)), control::time_words(all));
   static constexpr std::array<std::pair<const char*, const char*>, 5> kCauses = {
       {{"limit", "the limit of its rule"},
        {"share", "its share of the capacity"},
@@ -160,43 +181,71 @@ void show_delays(const Json& delays) {
        {"slot", "a free slot of the device"},
        {"order", "requests of others, which go first"}}};
   for (const auto& [key, what] : kCauses) {
-    const double ns = delays[std::string(key) + "_ns"].get<double>();
-    fmt::print("  {:<6} {:>9} {:>4.0f} %  {}\n", key, short_time(ns), all > 0 ? ns * 100 / all : 0,
-               what);
+    const auto ns = delays[std::string(key) + "_ns"].get<std::uint64_t>();
+    fmt::print("  {:<6} {:>9} {:>4.0f} %  {}\n", key, control::time_words(each(ns)),
+               all > 0 ? static_cast<double>(ns) * 100 / static_cast<double>(all) : 0, what);
   }
+  const auto done = delays["device_requests"].get<std::uint64_t>();
+  if (done == 0) return;
+  const std::uint64_t device = delays["device_ns"].get<std::uint64_t>() / done;
+  fmt::print("  device {:>9}         the device, after the wait: {} for a request in all\n",
+             control::time_words(device), control::time_words(device + each(all)));
+}
+
+void show_limits(const Json& it) {
+  const auto number = [&](const char* key) { return it[key].get<std::uint64_t>(); };
+  if (number("rate") > 0) {
+    fmt::print("limit     {}; bucket {} of {}\n", control::rate_words(number("rate"), "operations"),
+               control::count_words(number("level")), control::count_words(number("depth")));
+  }
+  if (number("bps") > 0) {
+    fmt::print("limit     {}; bucket {} of {} bytes\n", control::bandwidth_words(number("bps")),
+               control::count_words(number("byte_level")),
+               control::count_words(number("byte_depth")));
+  }
+  if (number("rate") == 0 && number("bps") == 0) {
+    fmt::print("limit     rule {} sets none; other layers, the share and the capacity may\n",
+               quote(it["rule"].get<std::string>()));
+  }
+  if (it["capacity"].is_null()) return;
+  const auto capacity = it["capacity"].get<std::uint64_t>();
+  const auto unit = it["capacity_unit"].get<std::string>();
+  fmt::print(
+      "capacity  {} of service {}\n",
+      unit == "bytes" ? control::bandwidth_words(capacity) : control::rate_words(capacity, unit),
+      it["service"].get<std::string>());
 }
 
 void show_explanation(const Json& it) {
-  const auto number = [&](const char* key) { return it[key].get<double>(); };
-  fmt::print("class     {} of service {}, policy {}\n", it["class"].get<std::string>(),
+  fmt::print("{}\n", it["verdict"].get<std::string>());
+  if (!it["cure"].is_null()) fmt::print("to change it: {}\n", it["cure"].get<std::string>());
+  fmt::print("\nclass     {} of service {}, policy {}\n", it["class"].get<std::string>(),
              it["service"].get<std::string>(), it["policy"].get<std::string>());
   fmt::print("rule      {}: {}\n", it["rule"].get<std::string>(), it["reason"].get<std::string>());
-  if (number("rate") > 0) {
-    fmt::print("limit     {} operations/s; bucket {} of {}\n", short_number(number("rate")),
-               short_number(number("level")), short_number(number("depth")));
+  show_limits(it);
+  if (const auto reserve = it["reserve"].get<double>(); reserve > 0) {
+    fmt::print("reserved  {}{}/s, which go before requests of others\n", short_number(reserve),
+               it["reserve_unit"] == "bytes" ? "B" : " operations");
   }
-  if (number("bps") > 0) {
-    fmt::print("limit     {}B/s; bucket {} of {}\n", short_number(number("bps")),
-               short_number(number("byte_level")), short_number(number("byte_depth")));
-  }
-  if (number("rate") == 0 && number("bps") == 0) fmt::print("limit     none\n");
-  fmt::print("served    {} requests, {}B; average wait {}; {} waiting now\n",
-             short_number(number("served")), short_number(number("bytes")),
-             short_time(number("served") > 0 ? number("waited_ns") / number("served") : 0),
-             it["waiting"].get<std::uint64_t>());
+  fmt::print("served    {} requests, {}B; {} waiting now\n",
+             control::count_words(it["served"].get<std::uint64_t>()),
+             short_number(it["bytes"].get<double>()), it["waiting"].get<std::uint64_t>());
   show_delays(it["delays"]);
   if (!it.contains("job")) return;
   const Json& job = it["job"];
   const auto nodes = job["nodes"].get<std::uint64_t>();
+  const auto weight = job["weight"].get<std::uint64_t>();
   fmt::print(
-      "job       {}, {} {}, share {}\n", job["job"].get<std::string>(), nodes,
+      "job       {}, {} {}{}, share {}\n", job["job"].get<std::string>(), nodes,
       nodes == 1 ? "node" : "nodes",
+      weight == nodes ? "" : fmt::format(", weight {} by its rule", weight),
       job["share"].is_null() ? "not known yet" : short_number(job["share"].get<double>()) + "/s");
   const auto record = job["record"].get<std::int64_t>();
-  fmt::print("record    {} tokens: {}\n", record,
-             record > 0   ? "lent to other jobs"
-             : record < 0 ? "owed to other jobs"
-                          : "no debt");
+  fmt::print("record    {}; since the start it has lent {} and borrowed {} tokens\n",
+             record > 0   ? fmt::format("other jobs owe it {} tokens", record)
+             : record < 0 ? fmt::format("it owes {} tokens to other jobs", -record)
+                          : "no debt",
+             job["lent"].get<std::uint64_t>(), job["borrowed"].get<std::uint64_t>());
   for (const auto& [key, what] : {std::pair{"debtors", "debtors"}, {"lenders", "lenders"}}) {
     std::string line;
     for (const Json& one : it[key]) {
@@ -221,11 +270,7 @@ void show_rules(const Json& rules) {
              "STATE", "CONDITIONS");
   for (const Json& one : rules) {
     auto limits = one["limits"].get<std::string>();
-    if (limits.empty()) {
-      Limits unlisted;
-      unlisted.rate = one["rate"].get<std::uint32_t>();
-      limits = unlisted.summary();
-    }
+    if (limits.empty()) limits = "none";
     fmt::print("{:<16} {:<24} {:>7} {:<8} {:<9} {}\n", one["rule"].get<std::string>(), limits,
                one["classes"].get<std::uint64_t>(), one["heads"].get<std::string>(),
                one["state"].get<std::string>(), one["conditions"].get<std::string>());
@@ -394,6 +439,27 @@ void list_jobs(const Arguments& arguments) {
   });
 }
 
+void set_job(const Arguments& it) { send_job(it, "PUT", Json{{"nodes", it.nodes}}.dump()); }
+
+// The server accepts any job, because its size may be set before it starts. A person who types a
+// wrong name has to know.
+void change_job(const Arguments& it) {
+  std::vector<std::string> names = names_in(it.remote, "/v1/jobs", "job");
+  for (const std::string& service : names_in(it.remote, "/v1/services", "service")) {
+    const std::string jobs = "/v1/services/" + control::url_text(service) + "/jobs";
+    // The list is bounded: the filter finds the job, the list has names to suggest.
+    for (const std::string& list : {jobs + "?filter=" + control::url_text(it.name), jobs}) {
+      for (std::string& name : names_in(it.remote, list, "job")) names.push_back(std::move(name));
+    }
+  }
+  set_job(it);
+  if (std::find(names.begin(), names.end(), it.name) != names.end()) return;
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  const auto best = nearest(it.name, views);
+  print_error("weir: job {} was not known: its number of nodes is set for when it starts{}\n",
+              quote(it.name), best ? "; did you mean " + quote(*best) + "?" : "");
+}
+
 void add_job_commands(CLI::App& weir, int& status) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* const job = add_group(
@@ -407,11 +473,8 @@ void add_job_commands(CLI::App& weir, int& status) {
         ->type_name("NODES")
         ->check(not_negative());
   };
-  const Callback set = [](const Arguments& it) {
-    send_job(it, "PUT", Json{{"nodes", it.nodes}}.dump());
-  };
-  with("add", "Set the number of nodes of a job", set, true);
-  with("set", "The same as add", set, true);
+  with("add", "Set the number of nodes of a job, which may start later", set_job, true);
+  with("set", "The same as add, with a message if the job is not known", change_job, true);
   with(
       "rm", "Remove this setting of a job", [](const Arguments& it) { send_job(it, "DELETE", ""); },
       false);
@@ -462,7 +525,7 @@ void add_remote_commands(CLI::App& weir, int& status) {
   explained->service.clear();
   command->add_option("--service", explained->service, "Search only this service (default: all)")
       ->type_name("NAME");
-  command->add_option("name", explained->name, "Class (RULE/KEY) or job")
+  command->add_option("name", explained->name, "Class (RULE/KEY), job, key or rule")
       ->required()
       ->type_name("NAME");
   auto accounts = std::make_shared<Arguments>();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // weir rules: a dry run of rule commands.
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -22,9 +23,11 @@
 #include "weir/classify/mistake.h"
 #include "weir/classify/number.h"
 #include "weir/classify/opcode.h"
+#include "weir/classify/reserve_bound.h"
 #include "weir/classify/rule_keys.h"
 #include "weir/classify/rule_list.h"
 #include "weir/host/fd.h"
+#include "weir/serve/options.h"
 
 namespace weir::app {
 namespace {
@@ -57,6 +60,7 @@ struct RulesArguments {
   std::string file;
   std::string type = "generic";
   std::vector<std::string> nodemaps;
+  std::string capacity = "auto";
   bool json = false;
 };
 
@@ -109,8 +113,8 @@ struct Question {
 
 class Rules {
  public:
-  Rules(FieldSet type, const RulesArguments& arguments)
-      : arguments_(arguments), regular_(type), high_(type) {}
+  Rules(FieldSet type, const ReserveBound& bound, const RulesArguments& arguments)
+      : arguments_(arguments), bound_(bound), regular_(type), high_(type) {}
 
   void run(std::string_view line) {
     ++number_;
@@ -181,6 +185,8 @@ class Rules {
     for (const RuleList* rules : lists) {
       if (auto checked = rules->check(command); !checked) return checked;
     }
+    const std::array<const RuleList*, 2> both = {&regular_, &high_};
+    if (auto bounded = bound_.check(command, both); !bounded) return bounded;
     for (RuleList* rules : lists) {
       if (auto applied = rules->apply(command); !applied) return applied;
     }
@@ -309,6 +315,7 @@ class Rules {
   }
 
   const RulesArguments& arguments_;
+  ReserveBound bound_;
   RuleList regular_;
   RuleList high_;
   std::uint64_t number_ = 0;
@@ -317,8 +324,16 @@ class Rules {
 
 // ---- the command ----
 
+ReserveBound bound_of(const Capacity& capacity) {
+  if (!capacity.rate) return {};
+  const bool in_bytes = capacity.kind == Capacity::Kind::kBytes;
+  return {.capacity = capacity.rate, .cost = in_bytes ? Cost::bytes() : Cost::op()};
+}
+
 int rules(const RulesArguments& arguments) {
   const FieldSet type = value_or_fail(FieldSet::parse_type(arguments.type), Exit::kUsage, "--type");
+  const Capacity capacity =
+      value_or_fail(serve::parse_capacity(arguments.capacity), Exit::kUsage, "--capacity");
   host::Fd owned;
   int fd = STDIN_FILENO;
   std::string name = "standard input";
@@ -328,7 +343,7 @@ int rules(const RulesArguments& arguments) {
     if (!owned.is_open()) check(fail_errno(errno, name), Exit::kNoInput, "");
     fd = owned.get();
   }
-  Rules list(type, arguments);
+  Rules list(type, bound_of(capacity), arguments);
   // A longer line is truncated; it is refused in any case.
   Lines lines(fd, name, kCommandMax + 1);
   std::string line;
@@ -357,6 +372,10 @@ void add_rules(CLI::App& weir, int& status) {
                    "Define a nodemap for use in rules; can be repeated")
       ->type_name("NAME")
       ->allow_extra_args(false);
+  command
+      ->add_option("--capacity", arguments->capacity,
+                   "Capacity of the device, of which rules can reserve 90 %; auto: not known")
+      ->type_name("RATE");
   command->add_flag("--json", arguments->json, "Print JSON, one object per line");
   command->footer(footer());
   command->callback([arguments, &status] { status = rules(*arguments); });

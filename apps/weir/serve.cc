@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // weir serve: an NBD server with a scheduler.
+#include <array>
 #include <cstdio>
 #include <functional>
 #include <memory>
@@ -20,17 +21,20 @@
 #include "apps/weir/slurm_feed.h"
 #include "weir/base/quote.h"
 #include "weir/classify/plain_rates.h"
+#include "weir/classify/rule_spec.h"
 #include "weir/cluster/cluster.h"
 #include "weir/cluster/lock_service.h"
 #include "weir/config/file_follower.h"
 #include "weir/config/serve_config.h"
 #include "weir/control/client.h"
 #include "weir/control/control.h"
+#include "weir/control/snapshot.h"
 #include "weir/control/tokens.h"
 #include "weir/host/files.h"
 #include "weir/host/heap.h"
 #include "weir/host/log.h"
 #include "weir/serve/event_log.h"
+#include "weir/serve/listen.h"
 #include "weir/serve/options.h"
 #include "weir/serve/plain_text.h"
 #include "weir/serve/server.h"
@@ -156,9 +160,13 @@ std::unique_ptr<cluster::LockService> open_locks(const serve::ServeOptions& opti
 }
 
 // What happened to the whole server, in the form of the lines for changes (weir/control/audit.h).
-void audit(std::string_view event, std::string_view result) {
-  serve::EventLog::say(fmt::format("audit: {} who=\"uid {} pid {}\" version={} result={}", event,
-                                   getuid(), getpid(), WEIR_VERSION, result));
+void audit(const std::string& event, const std::string& result) {
+  const std::string who = fmt::format("uid {} pid {}", getuid(), getpid());
+  const std::array<host::LogField, 3> fields = {
+      {{"WEIR_WHO", who}, {"WEIR_WHAT", event}, {"WEIR_RESULT", result}}};
+  serve::EventLog::audit(
+      fmt::format("audit: {} who=\"{}\" version={} result={}", event, who, WEIR_VERSION, result),
+      fields);
 }
 
 void say_all(const std::vector<std::string>& lines) {
@@ -245,14 +253,19 @@ bool run_until_end(const ServeArguments& arguments, const serve::ServeOptions& f
   const auto control = open_control(arguments, server, locks.get());
   server.on_reload([&](serve::Server& it) {
     const auto follow = [&] {
-      const auto lines = reload({&it, cluster.get(), locks.get()}, follower);
+      auto lines = reload({&it, cluster.get(), locks.get()}, follower);
       if (control != nullptr) control->changed();
+      for (std::string& line : reload_tokens(it, control.get())) lines.push_back(std::move(line));
       say_all(lines);
-      say_all(reload_tokens(it, control.get()));
       audit("reload", quote(fmt::format("{}", fmt::join(lines, "; "))));
     };
     control == nullptr ? follow() : control->change_elsewhere(follow);
   });
+  for (const auto& service : server.services()) {
+    for (const std::string& note : control::notes_of(service->target, service.get())) {
+      say_all({fmt::format("service {}: {}", quote(service->name), note)});
+    }
+  }
   host::Wake slurm_stop(value_or_fail(host::make_wake_fd(), Exit::kIoErr, ""));
   if (control != nullptr) {
     control->set_cluster(cluster.get());
@@ -261,7 +274,7 @@ bool run_until_end(const ServeArguments& arguments, const serve::ServeOptions& f
   if (cluster != nullptr) cluster->start();
   std::optional<SlurmFeed> slurm;
   if (server.options().slurm.is_on) {
-    slurm.emplace(server.options().slurm, server, std::move(slurm_stop));
+    slurm.emplace(server.options().slurm, server, std::move(slurm_stop), host_jobs_of(server));
   }
   const bool drained = server.run([&] {
     audit("start", "ok");
@@ -288,13 +301,18 @@ int run_server(const ServeArguments& arguments) {
   if (!from_file) throw Failure{Exit::kConfig, from_file.error().message()};
   check(register_gateways(*from_file), Exit::kUsage, "");
   serve::ServeOptions options = *from_file;
-  for (const std::string& rule : arguments.rules) {
-    default_service(options).more_rules.push_back(with_plain_rates(rule));
+  for (const std::string& text : arguments.rules) {
+    auto rule = parse_rule(with_plain_rates(text));
+    if (!rule) throw Failure{Exit::kUsage, name_rule(rule.error(), text).message()};
+    default_service(options).more_rules.push_back(*std::move(rule));
   }
   if (arguments.check_config) {
     check_all(arguments, options);
     say_all(serve::plain_text_warnings(options));
     return static_cast<int>(Exit::kOk);
+  }
+  for (const serve::NfsOptions& gateway : options.nfs) {
+    check(serve::check_source(gateway.source), Exit::kCantCreate, "");
   }
   auto server = serve::Server::create(std::move(options));
   if (!server) throw Failure{status_of(server.error()), server.error().message()};

@@ -45,6 +45,7 @@ serve::NodemapOptions read_nodemap(const std::string& text) {
 
 void add_service(const ServeArguments& arguments, serve::ServiceOptions& service) {
   if (!arguments.policy.empty()) service.policy = arguments.policy;
+  if (!arguments.tunables.empty()) service.tunables = arguments.tunables;
   if (!arguments.adaptive.empty()) {
     service.adaptive =
         value_or_fail(serve::parse_adaptive(arguments.adaptive), Exit::kUsage, "--adaptive");
@@ -162,6 +163,17 @@ void add_arguments(const ServeArguments& arguments, serve::ServeOptions& options
   }
 }
 
+void add_relay_arguments(const NfsArguments& arguments, serve::NfsOptions& gateway) {
+  const auto relay = [](const std::string& text, const char* option,
+                        std::optional<serve::RelayPorts>& ports) {
+    if (!text.empty()) ports = value_or_fail(serve::parse_relay(text), Exit::kUsage, option);
+  };
+  relay(arguments.mount_port, "--mount-port", gateway.mount);
+  relay(arguments.lock_port, "--lock-port", gateway.lock);
+  relay(arguments.status_port, "--status-port", gateway.status);
+  relay(arguments.portmap_port, "--portmap-port", gateway.portmap);
+}
+
 // The gateway of the command line, in front of those of the file.
 void add_nfs_arguments(const NfsArguments& arguments, serve::ServeOptions& options) {
   using serve::NfsOptions;
@@ -186,6 +198,16 @@ void add_nfs_arguments(const NfsArguments& arguments, serve::ServeOptions& optio
     if (gateway.max_wait < NfsOptions::kMaxWaitMin || gateway.max_wait > NfsOptions::kMaxWaitMax) {
       throw Failure{Exit::kUsage, "--max-wait: expected from 100ms to 30s"};
     }
+  }
+  add_relay_arguments(arguments, gateway);
+  gateway.passes_tls = arguments.rpc_tls == "pass";
+  if (!arguments.source.empty()) {
+    gateway.source = value_or_fail(serve::parse_source(arguments.source), Exit::kUsage, "--source");
+  }
+  gateway.sends_proxy = arguments.sends_proxy;
+  if (!arguments.accepts_proxy.empty()) {
+    gateway.accepts_proxy =
+        value_or_fail(NidList::parse(arguments.accepts_proxy), Exit::kUsage, "--accept-proxy");
   }
   options.nfs.insert(options.nfs.begin(), std::move(gateway));
 }
@@ -339,6 +361,9 @@ void add_config_options(CLI::App& command, ServeArguments& arguments) {
 void add_service_options(CLI::App& command, ServeArguments& arguments, const char* policy_help,
                          const char* slots_help) {
   command.add_option("--policy", arguments.policy, policy_help)->type_name("POLICY");
+  repeatable_of(command)("--tunable", arguments.tunables,
+                         "Set a tunable of the policy, such as quantum=8; can be repeated",
+                         "NAME=N");
   repeatable_of(command)("--rule", arguments.rules,
                          "Run this rule command, see weir-rules(7); can be repeated", "RULE");
   command
@@ -428,6 +453,17 @@ void add_serve_options(CLI::App& command, ServeArguments& arguments) {
       ->type_name("N");
 }
 
+void add_relay_options(CLI::App& command, NfsArguments& nfs) {
+  const auto relay = [&](const char* name, std::string& value, const char* help) {
+    command.add_option(name, value, help)->type_name("PORT");
+  };
+  relay("--mount-port", nfs.mount_port,
+        "Also forward MOUNT, on this port; PORT:SERVER_PORT if the server uses another one");
+  relay("--lock-port", nfs.lock_port, "Also forward NLM (locks of NFS 3)");
+  relay("--status-port", nfs.status_port, "Also forward NSM");
+  relay("--portmap-port", nfs.portmap_port, "Also forward portmap (port 111)");
+}
+
 void add_nfs_options(CLI::App& command, ServeArguments& arguments) {
   NfsArguments& nfs = *arguments.nfs;
   add_config_options(command, arguments);
@@ -441,6 +477,25 @@ void add_nfs_options(CLI::App& command, ServeArguments& arguments) {
                   "Answer calls of NFS 4.1 and later that would wait for longer than TIME with "
                   "NFS4ERR_DELAY (default 10s)")
       ->type_name("TIME");
+  add_relay_options(command, nfs);
+  add_slurm_options(command, arguments);
+  command
+      .add_option("--rpc-tls", nfs.rpc_tls,
+                  "What happens to clients that ask for TLS: refuse, or pass to the server; then "
+                  "their users are not visible (default refuse)")
+      ->type_name("refuse|pass")
+      ->check(CLI::IsMember({"refuse", "pass"}));
+  command
+      .add_option("--source", nfs.source,
+                  "What the server sees: any port, a reserved port, or the address of the client "
+                  "(default any)")
+      ->type_name("any|reserved|client");
+  command.add_flag("--send-proxy", nfs.sends_proxy,
+                   "Send a PROXY header (version 2) with the client's address to the server");
+  command
+      .add_option("--accept-proxy", nfs.accepts_proxy,
+                  "Expect a PROXY header (version 2) from these addresses, and from no others")
+      ->type_name("NIDS");
   add_service_options(command, arguments, "Use this policy: fifo, crrn or tbf [TYPE] (default tbf)",
                       "Let the server work on at most N calls at a time (default 256)");
   add_nodemap_option(command, arguments);

@@ -25,6 +25,14 @@ struct NfsArguments {
   std::vector<std::string> listen;
   std::string server;
   std::string max_wait;
+  std::string mount_port;
+  std::string lock_port;
+  std::string status_port;
+  std::string portmap_port;
+  std::string rpc_tls;
+  std::string source;
+  bool sends_proxy = false;
+  std::string accepts_proxy;
 };
 
 struct ServeArguments {
@@ -34,6 +42,7 @@ struct ServeArguments {
   std::vector<std::string> listen;
   std::vector<std::string> exports;
   std::string policy;
+  std::vector<std::string> tunables;
   std::vector<std::string> rules;
   std::string adaptive;
   std::string capacity;

@@ -300,7 +300,7 @@ int list_scenarios() {
   all.push_back({kGroupEpochs, kGroupEpochsTitle});
   std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   for (const study::NamedScenario& named : all) {
-    fmt::print("{:<23}{}\n", named.name, named.title);
+    fmt::print("{:<28}{}\n", named.name, named.title);
   }
   return 0;
 }

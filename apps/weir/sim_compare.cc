@@ -235,7 +235,7 @@ std::string command_of(const CompareArguments& arguments) {
   std::string command = "weir sim compare";
   if (arguments.scenarios) command += " --scenarios " + *arguments.scenarios;
   for (const std::string& file : arguments.workload.files) command += " --workload " + file;
-  for (const std::string& rule : arguments.workload.rules) {
+  for (const std::string& rule : arguments.workload.maps) {
     command += fmt::format(" --map '{}'", rule);
   }
   if (arguments.workload.by) command += " --by " + *arguments.workload.by;

@@ -48,7 +48,7 @@ void add_workload_options(CLI::App& command, WorkloadArguments& arguments) {
       ->type_name("FILE")
       ->allow_extra_args(false);
   command
-      .add_option("--map", arguments.rules,
+      .add_option("--map", arguments.maps,
                   "Assign recorded requests to a job: 'JOB: FIELD=PATTERN ...'; can be repeated")
       ->type_name("RULE")
       ->allow_extra_args(false);
@@ -68,7 +68,7 @@ void add_workload_options(CLI::App& command, WorkloadArguments& arguments) {
 study::WorkloadOptions workload_of(const WorkloadArguments& arguments) {
   study::WorkloadOptions options;
   options.files = arguments.files;
-  for (const std::string& text : arguments.rules) {
+  for (const std::string& text : arguments.maps) {
     options.map.rules.push_back(value_or_fail(study::JobRule::parse(text), Exit::kUsage, "--map"));
   }
   if (arguments.by) {

@@ -20,7 +20,7 @@ namespace weir::app {
 
 struct WorkloadArguments {
   std::vector<std::string> files;
-  std::vector<std::string> rules;
+  std::vector<std::string> maps;
   std::optional<std::string> by;
   std::optional<std::string> nodes;
   std::uint64_t depth = 0;  // 0: not given

@@ -17,10 +17,12 @@ constexpr int kTurnMs = 200;
 
 }  // namespace
 
-SlurmFeed::SlurmFeed(const serve::SlurmOptions& options, serve::Server& server, host::Wake stop)
+SlurmFeed::SlurmFeed(const serve::SlurmOptions& options, serve::Server& server, host::Wake stop,
+                     OnHosts on_hosts)
     : pattern_(*config::JobPattern::parse_known(options.pattern)),
       poll_(options.squeue, options.every),
       server_(server),
+      on_hosts_(std::move(on_hosts)),
       stop_(std::move(stop)),
       thread_([this] { run(); }) {}
 
@@ -51,7 +53,8 @@ void SlurmFeed::take(std::string_view text) {
       server_.order([table = std::move(table)](const Result<serve::Server*>& server) {
         if (server) (*server)->set_told_jobs(table);
       });
-  if (!ordered) tell(ordered.error().message());
+  if (!ordered) return tell(ordered.error().message());
+  if (on_hosts_) on_hosts_(jobs->hosts(pattern_));
 }
 
 void SlurmFeed::tell(const std::string& trouble) {

@@ -5,14 +5,17 @@
 // Jobs that Slurm no longer lists count as one node again; sizes in the jobs file take precedence.
 //
 //   SlurmFeed feed(server.options().slurm, server, wake);       runs until it is destroyed
+//   SlurmFeed feed(..., wake, on_hosts);                        also reports the jobs of hosts
 //
 // If squeue does not return a list of jobs, the sizes stay unchanged; this is logged once until it
 // works again.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "apps/weir/slurm_poll.h"
 #include "weir/config/slurm.h"
@@ -24,9 +27,13 @@ namespace weir::app {
 
 class SlurmFeed {
  public:
+  // Called by its thread, and may block.
+  using OnHosts = std::function<void(const std::vector<config::SlurmJobs::HostJob>&)>;
+
   // REQUIRES: the server outlives it; the pattern contains only codes that Slurm knows. `stop` is
   // its own descriptor (host::make_wake_fd).
-  SlurmFeed(const serve::SlurmOptions& options, serve::Server& server, host::Wake stop);
+  SlurmFeed(const serve::SlurmOptions& options, serve::Server& server, host::Wake stop,
+            OnHosts on_hosts = {});
   SlurmFeed(const SlurmFeed&) = delete;
   SlurmFeed& operator=(const SlurmFeed&) = delete;
   ~SlurmFeed();
@@ -39,6 +46,7 @@ class SlurmFeed {
   config::JobPattern pattern_;
   SlurmPoll poll_;
   serve::Server& server_;
+  OnHosts on_hosts_;
   std::string told_;
   host::Wake stop_;
   std::thread thread_;

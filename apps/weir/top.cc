@@ -15,6 +15,7 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include "apps/weir/one_of.h"
 #include "apps/weir/remote.h"
 
 namespace weir::app {
@@ -213,7 +214,7 @@ void add_top(CLI::App& weir, int& status) {
       ->type_name("NAME");
   command->add_option("--sort", arguments->sort, "Sort by ops, bytes, wait or name (default ops)")
       ->type_name("KEY")
-      ->check(CLI::IsMember({"ops", "bytes", "wait", "name"}));
+      ->check(one_of({"ops", "bytes", "wait", "name"}));
   command->add_option("--filter", arguments->filter, "Show only classes whose names contain TEXT")
       ->type_name("TEXT");
   command->add_option("--interval", arguments->interval, "Update every SECONDS (default 1)")

@@ -61,7 +61,9 @@ class Help(unittest.TestCase):
     def test_what_was_probably_meant_is_named(self):
         for words, meant in ((("serv",), "serve"), (("statsu",), "status"),
                              (("serve", "--exprot", "a=memory:1MiB"), "--export"),
-                             (("serve", "--slot=3"), "--slots"), (("rule", "strat"), "start")):
+                             (("serve", "--slot=3"), "--slots"), (("rule", "strat"), "start"),
+                             (("lctl", "get_parm", "x"), "get_param"),
+                             (("lock", "statsu"), "stats"), (("top", "--sort", "wiat"), "wait")):
             with self.subTest(" ".join(words)):
                 run = subprocess.run([WEIR, *words], capture_output=True, text=True, timeout=STUCK,
                                      check=False)

@@ -237,6 +237,23 @@ class Help(RulesTest):
         self.assertEqual(shown, list(manual_keys().values()))
 
 
+class Reservations(RulesTest):
+    def test_more_than_a_limit_or_the_capacity_is_refused(self):
+        self.refuses("start a uid={1} rate=5 reserve=6\n",
+                     "line 1: EINVAL: column 1: reserve=6 is above rate=5; give a smaller reserve= "
+                     "or a larger rate=\n", errno.EINVAL)
+        lines = "start a uid={1} reserve=500\nstart b uid={2} reserve=401\n"
+        self.answers(lines, "")
+        self.refuses(lines,
+                     "line 2: EINVAL: a reservation of 401, and 500 of other rules, are more than "
+                     "90 % of the capacity of 1000, which is 900; give a smaller reserve=, or "
+                     "reduce those of other rules\n", errno.EINVAL, "--capacity", "1000")
+        self.refuses("start a uid={1} reserve=5\n",
+                     "line 1: EINVAL: a reservation of 5 is not in the unit of the capacity; give "
+                     "bytes per second, such as reserve=10MiB/s\n", errno.EINVAL,
+                     "--capacity", "1MB/s")
+
+
 class Json(RulesTest):
     def test_shows_every_key(self):
         status, out, err = rules("--json", "-", stdin=(

@@ -27,8 +27,8 @@ class Fairness(MeasuredTest):
     def test_queue_depth_buys_no_share(self):
         self.measure(lambda: self.unfair(self.shares()))
 
-    def test_without_shares_it_does(self):
-        self.assertTrue(self.unfair(self.shares("--adaptive", "off")))
+    def test_in_order_of_arrival_it_does(self):
+        self.assertTrue(self.unfair(self.shares("--adaptive", "off", "--policy", "fifo")))
 
     def sizes(self, *arguments):
         """Bytes per second of each client that did not get half of 100 MB."""

@@ -138,6 +138,7 @@ class Traffic(Edited):
 class WhollyOrNotAtAll(Edited):
     def test_the_same_file_changes_nothing(self):
         with self.serve() as server:
+            server.await_log("audit: start")  # the last line of the start
             said = self.hup(server, "configuration reloaded")
             lines = [line for line in said.splitlines() if " audit: " not in line]
             self.assertEqual(len(lines), 1, said)

@@ -82,6 +82,7 @@ class Server:
             self.folder.cleanup()
             raise AssertionError(f"not ready: {self.log}")
         self.port = int(ready[2].rpartition(":")[2])
+        self.addresses = ready[1:]
         if ready[-1].startswith("control:"):
             self.control_port = int(ready[-1].rpartition(":")[2])
 

@@ -66,6 +66,8 @@ class Forget(unittest.TestCase):
         self.assertRegex(text, f"(?m)^{victim} .* away")
         status, _, error = self.world.members[asked].weir("cluster", "forget", victim)
         self.assertEqual(status, 0, error)
+        self.world.members[asked].await_log(
+            f'what="forget member" on="cluster member {victim}" before="" after="" generation=')
         self.counts(2)
         wait_for("the limit is wholly the others'", self.whole)
         self.assertNotIn(victim, self.known())

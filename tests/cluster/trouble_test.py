@@ -58,6 +58,9 @@ class Trouble(unittest.TestCase):
         status, _, error = one.weir("cluster", "rule", "start", "dd", "jobid={dd.*}", "rate=5")
         self.assertEqual(status, 65, error)
         self.assertIn("already exists", error)
+        line = one.await_log('what="start dd jobid={dd.*} rate=5"')
+        self.assertRegex(line, r'on="cluster service ost_io" before="start dd [^"]*" '
+                               r'after="start dd [^"]*" generation=\S+ result=".*already exists')
         for arguments in (("rule", "change", "dd", "rate=7"), ("rule", "stop", "dd"),
                           ("rule", "start", "y", "jobid={*}", "rate=7", "scope=cluster")):
             status, _, error = one.weir(*arguments)
@@ -65,6 +68,8 @@ class Trouble(unittest.TestCase):
             self.assertIn("weir cluster rule", error)
         status, _, error = one.weir("cluster", "rule", "change", "dd", "rate=70")
         self.assertEqual(status, 0, error)
+        self.assertRegex(one.await_log('what="change dd rate=70"'),
+                         r'after="start dd [^"]*; change dd rate=70" generation=\S+ result=ok')
         wait_for("the other has it", lambda: 70 in [
             rule["rate"] for rule in other.get("/v1/services/ost_io/rules")])
         _, listing, _ = other.weir("cluster", "rule", "list")

@@ -48,7 +48,8 @@ class Reading(unittest.TestCase):
             self.assertEqual(it.get("/v1/explain?name=dd.0")["class"], "default/dd.0")
             self.assertEqual(it.get("/v1/params?pattern=obdfilter.a.job_cleanup_interval"),
                              [{"path": "obdfilter.a.job_cleanup_interval",
-                               "file": "obdfilter/a/job_cleanup_interval", "value": "600\n"}])
+                               "file": "obdfilter/a/job_cleanup_interval", "writable": True,
+                               "value": "600\n"}])
             self.assertEqual(it.get("/healthz"), {"status": "ok"})
             self.assertEqual(it.get("/readyz"), {"status": "ready"})
             for path, kind in (("/", "text/html"), ("/live.js", "text/javascript"),

@@ -56,7 +56,7 @@ class Sizes(unittest.TestCase):
         kept = set(all_jobs[-SIZES_MAX:])
         with self.server() as it:
             self.assertEqual({one["job"] for one in it.get("/v1/jobs")}, kept)
-            self.assertEqual(it.weir("job", "set", "newest", "8"), (0, "", ""))
+            self.assertEqual(it.weir("job", "add", "newest", "8"), (0, "", ""))
             kept = kept - {all_jobs[-SIZES_MAX]} | {"newest"}
             self.assertEqual({one["job"] for one in it.get("/v1/jobs")}, kept,
                              "the oldest made room")
@@ -65,7 +65,7 @@ class Sizes(unittest.TestCase):
 
     def test_of_jobs_that_have_not_begun_stay(self):
         with self.server() as it:
-            self.assertEqual(it.weir("job", "set", "later", "8"), (0, "", ""))
+            self.assertEqual(it.weir("job", "add", "later", "8"), (0, "", ""))
         with self.server() as it:
             it.read("later", 1)
             jobs = {one["job"]: one["nodes"] for one in it.get("/v1/services/ost_io/jobs")}

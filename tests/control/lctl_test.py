@@ -120,6 +120,83 @@ class Names(unittest.TestCase):
                              "obdfilter.a.job_cleanup_interval=600\n"
                              "obdfilter.b.job_cleanup_interval=600\n")
 
+    def test_names_with_marks_folders_and_all_below(self):
+        with Remote(*EXPORTS) as it:
+            self.assertEqual(it.lctl("list_param", "-F", "obdfilter.*", "jobid_var",
+                                     "obdfilter.a.job_stats")[1],
+                             "obdfilter.a/\nobdfilter.b/\njobid_var\nobdfilter.a.job_stats=\n")
+            below = [f"obdfilter.a{leaf}" for leaf in ("", ".job_stats", ".job_cleanup_interval",
+                                                       ".stats", ".brw_stats")]
+            self.assertEqual(it.lctl("list_param", "-R", "obdfilter.a")[1].splitlines(), below)
+            self.assertEqual(it.lctl("get_param", "-RN", "obdfilter.a")[1].splitlines(), below[1:])
+            self.assertEqual(it.lctl("list_param", "-D", "-R", "obdfilter")[1],
+                             "obdfilter\nobdfilter.a\nobdfilter.b\n")
+            self.assertEqual(it.lctl("get_param", "-Nt", "obdfilter.a.*")[1],
+                             "obdfilter.a.job_cleanup_interval\n", "without statistics")
+            self.assertEqual(it.lctl("list_param", "--writable", "obdfilter.a.*")[1].splitlines(),
+                             below[1:3])
+            everything = it.lctl("list_param", "-R")[1].splitlines()
+            self.assertEqual(everything[:3], ["version", "jobid_var", "jobid_name"])
+            self.assertIn(f"{IO}nrs_tbf_rule", everything)
+            self.assertFalse([name for name in everything if "OST" in name], "listed once")
+
+    def test_exporters_find_exports_as_osts(self):
+        with Remote(*EXPORTS) as it:
+            it.read("dd.0", 10)
+            status, text, _ = it.lctl("get_param", "obdfilter.*OST*.stats",
+                                      "obdfilter.*OST*.brw_stats", "obdfilter.*OST*.job_stats")
+            self.assertEqual(status, 0)
+            for line in ("obdfilter.a-OST0000.stats=", "obdfilter.b-OST0001.stats=",
+                         "read_bytes                          10 samples [bytes] "
+                         "4096 4096 40960 167772160",
+                         "obdfilter.a-OST0000.brw_stats=", "4K:\t\t        10 100 100   |    "
+                         "0   0   0", "obdfilter.a-OST0000.job_stats=", "- job_id:          dd.0"):
+                self.assertIn(line, text.splitlines())
+            self.assertEqual(len(re.findall("dd.0", text)), 1)
+            self.assertEqual(it.lctl("set_param", "obdfilter.*-OST0000.job_stats=clear")[0], 0)
+            self.assertEqual(it.lctl("get_param", "-n", "obdfilter.a.job_stats")[1], "")
+            self.assertIn("10 samples", it.lctl("get_param", "obdfilter.a.stats")[1],
+                          "clearing jobs does not reset the counters of an export")
+            self.assertEqual(it.lctl("set_param", "obdfilter.a.stats=clear")[0], 13)
+
+    def test_values_that_scripts_ask_for_first(self):
+        with Remote(*EXPORTS) as it:
+            self.assertRegex(it.lctl("get_param", "-n", "version")[1],
+                             r"^2\.17\.57_weir_[0-9.]+\n$")
+            self.assertEqual(it.lctl("get_param", "jobid_var", "jobid_name")[1],
+                             "jobid_var=disable\njobid_name=%e.%u\n")
+            self.assertEqual(it.lctl("set_param", "jobid_var=procname_uid")[0], 13)
+            self.assertRegex(it.lctl("version")[1], r"^lctl 2\.17\.57_weir_")
+            self.assertEqual(it.lctl("get_param", "-H", "jobid_var")[1], "jobid_var=disable\n")
+            self.assertEqual(it.lctl("get_param", "-y", "jobid_var")[1], "jobid_var=disable\n")
+            status, _, error = it.lctl("get_param", "-D", "jobid_var")
+            self.assertEqual((status, error), (64, "weir lctl: get_param: no option -D; "
+                                                   "see weir-lctl(1)\n"))
+
+    def test_values_from_a_file_and_in_parallel(self):
+        with Remote(*EXPORTS) as it, tempfile.TemporaryDirectory() as folder:
+            file = os.path.join(folder, "params.yaml")
+            name = f"{IO}nrs_tbf_rule"
+            with open(file, "w", encoding="utf-8") as out:
+                out.write("# from lctl llog_print\n"
+                          "- { index: 2, event: set_param, device: general, parameter: "
+                          f"{name}, value: start a jobid={{a}} rate=7 }}\n"
+                          "- { index: 3, event: set_param, device: general, parameter: "
+                          "obdfilter.*.job_cleanup_interval, value: 60 }\n")
+            self.assertEqual(it.lctl("set_param", "-F", file),
+                             (0, f"{name}=start a jobid={{a}} rate=7\n"
+                                 "obdfilter.a.job_cleanup_interval=60\n"
+                                 "obdfilter.b.job_cleanup_interval=60\n", ""))
+            self.assertIn("a jobid={a} 7", it.lctl("get_param", name)[1])
+            with open(file, "a", encoding="utf-8") as out:
+                out.write("nonsense\n")
+            status, out, error = it.lctl("set_param", "-F", file)
+            self.assertEqual((status, out), (22, ""), "nothing is half applied")
+            self.assertIn("params.yaml:4: write", error)
+            self.assertEqual(it.lctl("set_param", "-F", file + ".no")[0], 2)
+            self.assertEqual(it.lctl("set_param", "-t4", "obdfilter.a.job_cleanup_interval=8"),
+                             (0, "obdfilter.a.job_cleanup_interval=8\n", ""))
+
     def test_called_lctl(self):
         with Remote(*EXPORTS) as it, tempfile.TemporaryDirectory() as folder:
             link = os.path.join(folder, "lctl")

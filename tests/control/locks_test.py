@@ -63,7 +63,8 @@ class Parameters(unittest.TestCase):
             self.assertEqual(names, [POOL + name for name in (
                 "cancel_rate", "grant_plan", "grant_rate", "grant_speed", "granted", "limit",
                 "lock_volume_factor", "recalc_period", "server_lock_volume", "state")])
-            self.assertEqual(it.lctl("list_param", "*")[1].split(), ["ost", "obdfilter", "ldlm"])
+            self.assertEqual(it.lctl("list_param", "-D", "*")[1].split(),
+                             ["ost", "obdfilter", "ldlm"])
             for name, value in ((f"{POOL}limit", "500"), (f"{POOL}recalc_period", "2"),
                                 (f"{LOCKS}lru_size", "70"), (f"{LOCKS}lru_max_age", "60000")):
                 self.assertEqual(it.lctl("set_param", f"{name}={value}"),
@@ -88,7 +89,7 @@ class Parameters(unittest.TestCase):
         with Remote("--export", "a=memory:64MiB") as it:
             self.assertEqual(it.lctl("get_param", f"{POOL}limit")[0], 2)
             self.assertEqual(it.lctl("set_param", f"{POOL}limit=5")[0], 2)
-            self.assertEqual(it.lctl("list_param", "*")[1].split(), ["ost", "obdfilter"])
+            self.assertEqual(it.lctl("list_param", "-D", "*")[1].split(), ["ost", "obdfilter"])
             self.assertEqual(it.get("/v1/locks"), [])
             for path in ("/v1/locks/locks", "/v1/locks/locks/list"):
                 self.assertEqual(it.http("GET", path)[0], 404, path)

@@ -12,10 +12,12 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "apps/weir/model_tree.h"
 #include "weir/lustre/names.h"
+#include "weir/lustre/status.h"
 #include "weir/sim/lustre_model.h"
 
 namespace weir {
@@ -392,6 +394,97 @@ TEST(Driver, AServerThatRefusesEveryWriteKeepsNothing) {
   site.server().set_write_error(0);
   run.rounds(3);
   EXPECT_EQ(site.own().size(), 1U);
+}
+
+// Somebody who wants the hog to run free has the last word, for a while.
+TEST(Driver, AJobWhoseRuleIsStoppedAgainAndAgainIsLeftAlone) {
+  Site site;
+  Drive run(site, site.tree);
+  run.rounds(10);
+  site.burst();
+  std::vector<std::string> news;
+  int stops = 0;
+  for (int i = 0; i < 100; ++i) {
+    run.rounds(1);
+    for (std::string& each : run.driver.take_news()) news.push_back(std::move(each));
+    if (site.own().empty()) continue;
+    const std::string line = site.own().begin()->first;
+    EXPECT_TRUE(site.write(kRules, "stop " + line.substr(0, line.find(' '))));
+    ++stops;
+  }
+  EXPECT_EQ(stops, lustre::Driver::kStolenMax);
+  EXPECT_EQ(run.driver.counters().stolen, 3U);
+  ASSERT_EQ(news.size(), 1U);
+  EXPECT_NE(news[0].find("'hog' was stopped 3 times"), std::string::npos) << news[0];
+  EXPECT_EQ(run.driver.holds().held(), 0U);
+}
+
+// One stop, or the restart of a server, is repaired.
+TEST(Driver, ARuleThatIsStoppedOnceIsStartedAgain) {
+  Site site;
+  Drive run(site, site.tree);
+  run.rounds(10);
+  site.burst();
+  run.rounds(10);
+  const std::string line = site.own().begin()->first;
+  EXPECT_TRUE(site.write(kRules, "stop " + line.substr(0, line.find(' '))));
+  run.rounds(3);
+  EXPECT_EQ(site.own().size(), 1U);
+  EXPECT_EQ(run.driver.counters().stolen, 1U);
+  EXPECT_TRUE(run.driver.take_news().empty());
+}
+
+TEST(Driver, TellsWhatItWroteAndWhoIsHeldSinceWhen) {
+  Site site;
+  Drive run(site, site.tree);
+  std::vector<std::string> written;
+  run.driver.on_written([&](const lustre::Driver::Written& each) {
+    written.push_back(fmt::format("{} {}", each.before ? *each.before : 0, each.command));
+    EXPECT_EQ(each.error, nullptr);
+    EXPECT_FALSE(each.reason.empty());
+  });
+  lustre::StatusKeeper keeper;
+  run.rounds(10);
+  site.burst();
+  for (int i = 0; i < 60; ++i) {
+    run.rounds(1);
+    keeper.count(run.driver, site.now);
+  }
+  ASSERT_EQ(written.size(), run.driver.counters().writes);
+  EXPECT_TRUE(written.front().starts_with("0 start weir")) << written.front();
+  EXPECT_FALSE(written.back().starts_with("0 ")) << written.back();
+  const lustre::Status status = keeper.status(run.driver, site.now);
+  const lustre::JobStatus* const hog = status.find("hog");
+  const lustre::JobStatus* const big = status.find("big");
+  ASSERT_TRUE(hog != nullptr && big != nullptr);
+  ASSERT_TRUE(hog->hold.rate);
+  EXPECT_GT(big->per_second, 500U);
+  EXPECT_EQ(
+      lustre::explain(status, *hog, "14:02:11"),
+      fmt::format("held at {}/s since 14:02:11 because big is entitled to {}/s ({} on each of "
+                  "2 CPTs)",
+                  2 * *hog->hold.rate, big->entitlement, *hog->hold.rate));
+  EXPECT_EQ(
+      lustre::explain(status, *big, ""),
+      fmt::format("not held: no other job is entitled to more than its {}/s", big->entitlement));
+  EXPECT_GT(big->entitlement, 2 * hog->entitlement);
+}
+
+// Whatever the clock does, rules follow the server.
+TEST(Driver, AClockThatStepsBackOrFarAheadCostsRoundsOnly) {
+  Site site;
+  Drive run(site, site.tree);
+  run.rounds(10);
+  site.burst();
+  run.rounds(10);
+  const Instant real = site.now;
+  EXPECT_TRUE(run.driver.round(real - std::chrono::hours{1}));
+  EXPECT_TRUE(run.driver.round(real + std::chrono::hours{2}));
+  EXPECT_TRUE(run.driver.round(real));
+  run.rounds(30);
+  EXPECT_LE(site.own().size(), 1U);
+  EXPECT_TRUE(run.driver.remove_all());
+  EXPECT_TRUE(site.own().empty());
 }
 
 TEST(Driver, WhatCannotBeSavedIsNotStarted) {

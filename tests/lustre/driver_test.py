@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """weir lustre, the binary, against a modelled server as a file system (lustrefs), in real time."""
 import contextlib
+import json
 import os
 import pathlib
 import random
+import re
 import signal
 import subprocess
 import tempfile
@@ -124,6 +126,124 @@ class Drives(Scratch):
                 server.write("control", "fail 5")
                 self.assertEqual(weir.wait(60), 75)
                 self.assertIn("Input/output error", weir.stdout.read())
+
+
+class Algorithms(Scratch):
+    def test_the_published_algorithm_has_a_rule_for_every_active_job(self):
+        with lustre("tbf=jobid", "job=hog,16,4", "job=big,16,4") as server:
+            with driver(server, "--algorithm", "paper", "--capacity", "400", "--nodes",
+                        str(self.nodes), map_file=self.map) as weir:
+                wait_until(lambda: len({line.split()[1] for line in server.own()}) == 2,
+                           "rules for both jobs")
+                weir.send_signal(signal.SIGTERM)
+                self.assertEqual(weir.wait(60), 0)
+                out = weir.stdout.read()
+                self.assertIn("every 100ms with the published algorithm", out)
+                self.assertRegex(out, r'audit: change who="weir lustre pid \d+" '
+                                      r'what="start weir\d{5} jobid={big} rate=\d+ rank=default" '
+                                      r'on="ost.OSS.ost_io.nrs_tbf_rule" before="none" '
+                                      r'after="\d+/s, because as published')
+            self.assertEqual(server.own(), [])
+
+    def test_it_needs_a_capacity(self):
+        done = self.run_weir("run", "--algorithm", "paper", "--root", self.folder)
+        self.assertEqual(done.returncode, 64)
+        self.assertIn("--capacity", done.stderr)
+
+    def test_a_second_driver_is_refused_whatever_its_algorithm_map_and_prefix(self):
+        with lustre("tbf=jobid", *HOG) as server:
+            with driver(server, "--capacity", "400", "--nodes", str(self.nodes),
+                        map_file=self.map) as weir:
+                wait_until(server.own, "a rule")
+                done = self.run_weir("run", "--root", server.root, "--map", self.folder / "other",
+                                     "--prefix", "second", "--algorithm", "paper", "--capacity",
+                                     "400", "--lctl", "never")
+                self.assertEqual(done.returncode, 73, done.stderr)
+                self.assertIn("another weir lustre run adjusts its rules", done.stderr)
+                self.assertNotIn("second0", server.rules())
+                # It may watch.
+                done = self.run_weir("run", "--root", server.root, "--dry-run", "--algorithm",
+                                     "paper", "--capacity", "400", "--rounds", "5")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIsNone(weir.poll())
+
+
+class Recordings(Scratch):
+    def test_a_recording_shows_what_would_have_been_done(self):
+        file = self.folder / "recording"
+        with lustre("tbf=jobid", *HOG[:2]) as server:
+            before = server.rules()
+            done = self.run_weir("record", file, "--root", server.root, "--rounds", "150",
+                                 "--nodes", self.nodes)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("nothing is changed", done.stderr)
+            self.assertEqual(server.foreign(), [line.split(", ref")[0]
+                                                for line in before.splitlines()])
+            done = self.run_weir("record", file, "--root", server.root)
+            self.assertEqual(done.returncode, 73)
+            self.assertIn("File exists; name another file", done.stderr)
+        done = self.run_weir("what-if", file, "--capacity", "400")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"(?m)^recording    ost_io from .* 150 rounds")
+        self.assertRegex(done.stdout, r"(?m)^'hog' +1 +\d+ +[1-9]")
+        self.assertRegex(done.stdout, r"(?m)^'big' +3 ")
+        self.assertIn("not what was asked for", done.stdout)
+        whole = file.read_bytes()
+        file.write_bytes(whole[:len(whole) * 2 // 3])
+        done = self.run_weir("what-if", file, "--algorithm", "paper", "--capacity", "400")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("the file is cut: it was read up to ", done.stdout)
+        self.assertIn("algorithm    paper", done.stdout)
+        for text, why in ((b"", "is empty"), (b"job_stats:\n", "is not a recording"),
+                          (whole.replace(b" 1\n", b" 9\n", 1), "version '9' of the format"),
+                          (whole + whole, "another recording begins there"),
+                          (whole[:whole.index(b"B")], "has no rounds")):
+            file.write_bytes(text)
+            done = self.run_weir("what-if", file)
+            self.assertEqual(done.returncode, 65, done.stderr)
+            self.assertIn(why, done.stderr)
+            self.assertIn(str(file), done.stderr)
+        self.assertEqual(self.run_weir("what-if", self.folder / "none").returncode, 66)
+        self.assertEqual(self.run_weir("what-if").returncode, 64)
+
+    def test_a_dry_run_ends_with_a_summary(self):
+        with lustre("tbf=jobid", *HOG) as server:
+            done = self.run_weir("run", "--root", server.root, "--dry-run", "--capacity", "400",
+                                 "--nodes", self.nodes, "--rounds", "75")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stdout, r"(?m)^  'hog' +\d+ times?, \S+ in all")
+
+
+class Control(Scratch):
+    def test_the_socket_tells_what_the_driver_does_and_why(self):
+        socket = self.folder / "control"
+
+        def ask(*arguments):
+            return self.run_weir(*arguments, "--control", socket)
+
+        def shows(line, *action):  # at times: the hog may be released for a moment
+            wait_until(lambda: re.search(line, ask(*action).stdout), line)
+
+        with lustre("tbf=jobid", "job=hog,16,4", "job=big,16,4") as server:
+            with driver(server, "--capacity", "400", "--nodes", str(self.nodes), "--control",
+                        str(socket), map_file=self.map) as weir:
+                shows(r"ost_io: hog held at \d+/s since \d\d:\d\d:\d\d because big is entitled to",
+                      "explain", "hog")
+                shows(r"service    ost_io, algorithm weir\n(.*\n)*jobs       2, 1 held", "status")
+                shows(r"(?m)^hog +1 backlogged +\d+ +\d+ +\d+  held", "top")
+                shows(r'weir_lustre_job_rate{service="ost_io",job="hog"} [1-9]', "metrics")
+                done = ask("explain", "nobody")
+                self.assertNotEqual(done.returncode, 0)
+                self.assertIn("no job nobody was active lately", done.stderr)
+                self.assertIn("RECORD", ask("ledger").stdout)
+                job = next(job for job in
+                           json.loads(ask("status", "--json").stdout)["services"][0]["jobs"]
+                           if job["job"] == "hog")
+                self.assertEqual(job["nodes"], 1)
+                weir.send_signal(signal.SIGTERM)
+                self.assertEqual(weir.wait(60), 0)
+        done = ask("status")
+        self.assertEqual(done.returncode, 69, done.stderr)
 
 
 class Crashes(Scratch):

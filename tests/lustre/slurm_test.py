@@ -180,7 +180,7 @@ class Sizes(unittest.TestCase):
                            and large not in self.slurm.running(), "the large job ended")
                 wait_until(lambda: self.held(server) == set(), "nobody is smaller any more")
         calls = self.folder / "calls"
-        wait_until(lambda: calls.exists() and {f"job set {small} 1", f"job set {large} 4",
+        wait_until(lambda: calls.exists() and {f"job add {small} 1", f"job add {large} 4",
                                                f"job rm {large}"}
                    <= set(calls.read_text().splitlines()), "prolog and epilog have called weir")
 

@@ -34,7 +34,7 @@ NFS_CORE_PARAM {{
 NFSv4 {{ Grace_Period = 1; Lease_Lifetime = 60; RecoveryRoot = {folder}/state; Graceless = true; }}
 EXPORT {{
   Export_Id = 7; Path = {folder}/export; Pseudo = /export; Access_Type = RW; Squash = none;
-  SecType = sys; Protocols = 3,4; FSAL {{ Name = VFS; }}
+  SecType = sys; Protocols = 3,4; PrivilegedPort = {privileged}; FSAL {{ Name = VFS; }}
 }}
 """
 NEEDED = {"ganesha.nfsd": "nfs-ganesha", "nfs-cat": "libnfs-utils", "rpcbind": "rpcbind",
@@ -63,8 +63,9 @@ def enter_namespace():
 class Ganesha:
     port, mount_port = 21049, 21050
 
-    def __init__(self):
+    def __init__(self, privileged=False):
         self.processes = []
+        self.privileged = privileged  # whether it accepts only reserved source ports
 
     def __enter__(self):
         subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
@@ -80,7 +81,8 @@ class Ganesha:
         self.export.chmod(0o777)
         self.folder.chmod(0o755)
         (self.folder / "ganesha.conf").write_text(CONFIGURATION.format(
-            nfs=self.port, mount=self.mount_port, folder=self.folder), encoding="utf-8")
+            nfs=self.port, mount=self.mount_port, folder=self.folder,
+            privileged=str(self.privileged).lower()), encoding="utf-8")
         self.processes.append(subprocess.Popen(["rpcbind", "-f", "-w"]))
         await_port(111)
         self.start()
@@ -108,10 +110,10 @@ class Ganesha:
         self.temporary.cleanup()
         subprocess.run(["umount", "/run"], check=True)
 
-    def url(self, name, port, version=3, uid=1000):
+    def url(self, name, port, version=3, uid=1000, mount_port=mount_port):
         root = self.export if version == 3 else "/export"
         return (f"nfs://127.0.0.1{root}/{name}?version={version}&nfsport={port}"
-                f"&mountport={self.mount_port}&uid={uid}&gid={uid}")
+                f"&mountport={mount_port}&uid={uid}&gid={uid}")
 
 
 def await_port(port):
@@ -137,6 +139,15 @@ class Gateway(server.Server):
         found = re.search(rf'^weir_nfs_{name}_total\{{gateway="nfs"\}} (\S+)$', page, re.MULTILINE)
         assert found, (name, page)
         return float(found[1])
+
+
+    def requests_of(self, **label):
+        """The number of calls under a rule (rule=) or of a job (jobid=)."""
+        (kind, name), = label.items()
+        family = f"weir_{kind.removesuffix('id')}_requests_total"
+        series = rf'{family}\{{[^}}]*{kind}="{re.escape(name)}"\}}'
+        found = re.search(rf"^{series} (\S+)$", self.fetch("/metrics"), re.MULTILINE)
+        return float(found[1]) if found else 0
 
 
 def run(*command, **how):

@@ -176,6 +176,64 @@ class Forwarding(unittest.TestCase):
                 self.assertEqual(client.reply()[0], xid)
             self.assertLess(time.monotonic() - began, 20)
 
+    def test_tls_of_the_server_passes_opaque_and_paced(self):
+        start = rpc.record(rpc.u32(1, 1, 0, 0) + rpc.opaque(b"STARTTLS") + rpc.u32(0))
+        probe = rpc.record(rpc.u32(1, 0, 2, rpc.NFS, 4, 0, 7, 0, 0, 0))
+        total, upload = 2 * MIB, os.urandom(MIB)
+
+        class Encrypted(rpc.Stub):
+            """Answers the probe, then reads anything and sends twice as much."""
+            got = b""
+
+            def serve(self, connection):
+                assert rpc.message_of(connection) == probe[4:]
+                connection.sendall(start)
+                while len(self.got) < len(upload):
+                    self.got += connection.recv(65536)
+                connection.sendall(bytes(total))
+
+        with Encrypted() as stub, ganesha.Gateway(
+                stub.port, "--rpc-tls", "pass", "--adaptive", "off",
+                "--rule", "start all nid={*@tcp} bps=1MiB burst=64KiB") as gateway, \
+                rpc.Client(gateway.port) as client:
+            client.send(probe)
+            self.assertEqual(rpc.receive(client.socket, len(start)), start)
+            began = time.monotonic()
+            client.send(upload)
+            self.assertEqual(rpc.receive(client.socket, total), bytes(total))
+            self.assertEqual(stub.got, upload)
+            self.assertGreater(time.monotonic() - began, 0.9)
+            gateway.await_log("uses TLS: only its address and its bytes are limited")
+            self.assertEqual(gateway.metric("tls_connections"), 1)
+
+    def test_mount_is_forwarded_to_its_own_port(self):
+        with rpc.Stub() as stub, rpc.Stub(lambda _, message: rpc.reply(
+                struct.unpack(">I", message[:4])[0], rpc.u32(0) + rpc.opaque(b"root")
+                + rpc.u32(1, 1))) as mountd, ganesha.Gateway(
+                    stub.port, "--mount-port", f"0:{mountd.port}", *ONE_PER_SECOND) as gateway:
+            mount_port = int(gateway.addresses[2].rpartition(":")[2])
+            for _ in range(5):
+                self.assertEqual(rpc.root3(mount_port, "/home"), b"root")
+            self.assertEqual([len(stub.calls), len(mountd.calls)], [0, 5])
+
+    def test_slurm_names_the_job_of_a_host(self):
+        with tempfile.TemporaryDirectory() as folder:
+            squeue = pathlib.Path(folder) / "squeue"
+            squeue.write_text("""#!/bin/sh
+echo '{"jobs":[{"job_id":4711,"node_count":1,"job_state":"RUNNING","nodes":"localhost"}]}'
+""", encoding="utf-8")
+            squeue.chmod(0o755)
+            with rpc.Stub() as stub, ganesha.Gateway(
+                    stub.port, "--slurm", "--squeue", squeue, "--slurm-every", "1s") as gateway, \
+                    rpc.Client(gateway.port) as client:
+                xid = 0
+                deadline = time.monotonic() + server.STUCK
+                while gateway.requests_of(jobid="4711") == 0:  # until Slurm was asked
+                    self.assertLess(time.monotonic(), deadline)
+                    client.send(rpc.getattr3(xid, b"handle"))
+                    self.assertEqual(client.reply()[0], xid)
+                    xid += 1
+
     def test_is_shown_where_all_services_are(self):
         with tempfile.TemporaryDirectory() as folder:
             trace = pathlib.Path(folder) / "trace"

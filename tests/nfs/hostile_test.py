@@ -7,6 +7,7 @@ import pathlib
 import random
 import re
 import resource
+import signal
 import socket
 import struct
 import subprocess
@@ -241,6 +242,32 @@ class Clients(Hostile):
             client.send(*(rpc.getattr3(xid, b"handle") for xid in range(50, 60)), rpc.null(200))
             self.assertEqual({client.reply()[0] for _ in range(2)}, {50, 200})
             self.is_well()
+
+    def test_an_upgrade_loses_no_call(self):
+        """The next process accepts clients on the same port while the old one still drains."""
+        may_answer = threading.Event()
+
+        def answer(_, message):
+            xid, = struct.unpack(">I", message[:4])
+            if xid < 100:
+                may_answer.wait(60)
+            return rpc.reply(xid)
+
+        self.stub = self.enterContext(rpc.Stub(answer))
+        with ganesha.Gateway(self.stub.port, *ONE_PER_SECOND) as old, \
+                rpc.Client(old.port) as client:
+            client.send(*(rpc.getattr3(xid, b"handle") for xid in range(10)))
+            self.until(lambda: old.metric("calls") == 10)
+            old.process.send_signal(signal.SIGTERM)
+            with ganesha.Gateway(self.stub.port, "--listen", f"127.0.0.1:{old.port}") as new:
+                with rpc.Client(old.port) as other:
+                    other.send(rpc.getattr3(100, b"handle"))
+                    self.assertEqual(other.reply()[0], 100)
+                self.assertEqual(new.metric("calls"), 1)
+                self.assertIsNone(old.process.poll(), "it still drains")
+                may_answer.set()
+                self.assertEqual({client.reply()[0] for _ in range(10)}, set(range(10)))
+                self.assertTrue(client.is_closed())
 
     def test_idle_connections_and_classes_are_small(self):
         """1,000 connections with a call each, and 50,000 users; with the release build, without

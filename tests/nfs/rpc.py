@@ -88,8 +88,8 @@ def message_of(stream):
 
 
 class Client:
-    def __init__(self, port, timeout=60):
-        self.socket = socket.create_connection(("127.0.0.1", port))
+    def __init__(self, port, timeout=60, host="127.0.0.1", source=None):
+        self.socket = socket.create_connection((host, port), source_address=source)
         self.socket.settimeout(timeout)
 
     def __enter__(self):
@@ -132,9 +132,10 @@ class Stub:
     """A server on a free port: `answer(connection, message)` is called for each call and returns
     what is sent back, or nothing. `connections` are those it has accepted."""
 
-    def __init__(self, answer=lambda _, message: reply(struct.unpack(">I", message[:4])[0])):
+    def __init__(self, answer=lambda _, message: reply(struct.unpack(">I", message[:4])[0]),
+                 host="127.0.0.1"):
         self.answer = answer
-        self.listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
+        self.listener = socket.create_server((host, 0), backlog=4096)
         self.port = self.listener.getsockname()[1]
         self.connections, self.calls, self.ends = [], [], []
         self.changed = threading.Condition()

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The package in a minimal Debian root: installed, run as in its unit, upgraded over itself,
-removed and purged. The root has the dependencies of the package and no systemd; calls of the
-package scripts to systemctl are recorded."""
+removed and purged; and the image for containers. The root has the dependencies of the package and
+no systemd; calls of the package scripts to systemctl are recorded."""
+import importlib
+import json
 import os
 import pathlib
 import re
@@ -17,6 +19,8 @@ ROOT = pathlib.Path(os.environ["WEIR_SOURCE_DIR"])
 BUILD = pathlib.Path(os.environ["WEIR_BUILD_DIR"])
 RELEASE = pathlib.Path(os.environ["WEIR_RELEASE_BIN"]).parents[2]
 STUCK = 300
+sys.path.insert(0, str(ROOT / "package"))
+image = importlib.import_module("image")
 SYSTEMCTL = """#!/bin/sh
 echo "$@" >>/systemctl.log
 """
@@ -30,17 +34,6 @@ def run(*command, status=0, **options):
     return ran.stdout + ran.stderr
 
 
-def base(deb):
-    """A root with the dependencies of the package; kept in the build folder."""
-    names = re.findall(r"(lib[\w.+-]+)", run("dpkg-deb", "-f", deb, "Depends"))
-    kept = BUILD / "package-root.tar"
-    wanted = BUILD / "package-root.names"
-    if not kept.exists() or wanted.read_text(encoding="utf-8") != " ".join(names):
-        run("mmdebstrap", "--variant=minbase", f"--include={','.join(names)}", "bookworm", kept)
-        wanted.write_text(" ".join(names), encoding="utf-8")
-    return kept
-
-
 @unittest.skipUnless(os.geteuid() == 0, "only root can change its root directory")
 class Installed(unittest.TestCase):
     @classmethod
@@ -48,11 +41,12 @@ class Installed(unittest.TestCase):
         folder = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
         run(sys.executable, "-B", ROOT / "package/build.py", RELEASE, folder, "weir")
         cls.deb = next(folder.glob("weir_*.deb"))
+        cls.base = image.base(cls.deb, BUILD / "package-root")
 
     def setUp(self):
         self.root = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())) / "root"
         self.root.mkdir()
-        run("tar", "-xf", base(self.deb), "-C", self.root, "--exclude=./dev/*")
+        run("tar", "-xf", self.base, "-C", self.root, "--exclude=./dev/*")
         shutil.copy(self.deb, self.root / "weir.deb")
         run("mount", "--bind", "/proc", self.root / "proc")
         self.addCleanup(run, "umount", "--lazy", self.root / "proc")
@@ -130,6 +124,36 @@ class Installed(unittest.TestCase):
         self.assertIn("the server was not restarted", told)
         self.assertNotIn("restart", log.read_text(encoding="utf-8"))
         self.inside("dpkg", "--purge", "weir")
+
+    def test_the_image_serves_as_its_user(self):
+        folder = self.root.parent
+        tar = image.build(self.deb, self.base, folder / "weir.tar", 1000000000, "1.2.3")
+        layout, bundle = folder / "layout", folder / "bundle"
+        layout.mkdir()
+        run("tar", "-xf", tar, "-C", layout)
+        self.assertEqual(run("umoci", "ls", "--layout", layout).strip(), "1.2.3")
+        run("umoci", "unpack", "--image", f"{layout}:1.2.3", bundle)
+        process = json.loads((bundle / "config.json").read_text(encoding="utf-8"))["process"]
+        self.assertEqual(process["args"][:2], ["/usr/bin/weir", "serve"])
+        self.assertEqual(process["user"]["uid"], image.ID)
+        root, user = bundle / "rootfs", image.ID
+        # A network of its own, as in a container; the client is in it too.
+        (root / "proc").mkdir(exist_ok=True)
+        run("mount", "--bind", "/proc", root / "proc")
+        self.addCleanup(run, "umount", "--lazy", root / "proc")
+        serve = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--",
+                 *process["args"]]
+        server = subprocess.Popen(
+            ["unshare", "--net", "sh", "-c", 'ip link set lo up; exec chroot "$@"', "sh", root,
+             *serve], stdout=subprocess.PIPE, text=True)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.kill)
+        self.addCleanup(server.stdout.close)
+        self.assertIn("ready", server.stdout.readline())
+        size = run("nsenter", f"--net=/proc/{server.pid}/ns/net", "nbdinfo", "--size",
+                   "nbd://127.0.0.1/scratch")
+        self.assertEqual(size.strip(), str(1 << 30))
+        self.stop(server)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ import settings
 
 ROOT = pathlib.Path(os.environ["WEIR_SOURCE_DIR"])
 STUCK = 60  # seconds until a command counts as stuck
-NUMBER = re.compile(r"-?\b\d[\d.]*(ns|us|ms|s|min|[kMGT]i?B?|B)?\b")
+NUMBER = re.compile(r"-?\b\d[\d.,]*( ?(ns|us|ms|s|min)|[kMGT]i?B?|B)?\b")
 
 
 class Broken(Exception):

@@ -18,7 +18,7 @@ NOT_RUN = {
 SERVER = re.compile(r"(\./dev run|weir nfs|weir serve)\b(?!.*--check-config)", re.DOTALL)
 
 # Commands that run until they are stopped, and what they have printed or sent to systemd by then.
-ENDLESS = {"weir lustre run": "^READY=1"}
+ENDLESS = {"weir lustre run": "^READY=1", "weir lustre record": "^READY=1"}
 
 # Commands whose output contains changing numbers; the rest of it is compared.
 FIGURES = re.compile(r"weir (explain|status|ledger)\b")
@@ -117,7 +117,8 @@ BEFORE = {
     f"{MAN}-explain.1.pod": {
         "": f"{serving('--capacity 4000')}\nweir rule start dd 'jobid={{dd.*}}' rate=100\n"
             f"{load('dd.500')}\n"
-            "while weir explain dd.500 | grep -q 'not known yet'; do sleep 0.1; done"},
+            "while weir explain dd.500 | grep -q -e 'not known yet' -e 'asked for'\n"
+            "do sleep 0.1; done"},
     f"{MAN}-job.1.pod": {"": serving()},
     f"{MAN}-lctl.1.pod": {"": serving("--lock 127.0.0.1:10811 --lock-state locks")},
     f"{MAN}-ledger.1.pod": {

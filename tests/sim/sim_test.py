@@ -149,6 +149,26 @@ class Runs(SimTest):
             self.runs(self.file(text), "-q", "--seed", str(seed))
 
 
+class Reservations(SimTest):
+    def test_kept_beside_a_thousand_greedy_jobs(self):
+        # A run fails if its checks find a second with too little.
+        self.runs("reservation-under-overload", "--policy", "weir", "--length", "4s", "-q",
+                  "--out", str(self.folder / "out"))
+        result = json.loads((self.folder / "out/result.json").read_text())["policies"]["weir"]
+        database = result["jobs"]["database"]["throughput"]
+        self.assertGreaterEqual(database, 500 * 0.99)
+        self.assertLess(database, 500 * 1.02)
+        # What the other reservation does not use is not lost.
+        self.assertGreaterEqual(result["served"], 4 * 2000 * 0.999)
+
+    def test_more_than_the_capacity_is_refused(self):
+        text = SMALL.replace("nodes = 3", "reserve = 901")
+        status, out, err = sim(self.file(text), "--policy", "weir")
+        self.assertEqual((status, out), (65, ""))
+        self.assertIn("a reservation of 901, and 0 of other rules, are more than 90 % of the "
+                      "capacity of 1000, which is 900", err)
+
+
 class RefusesBadInput(SimTest):
     def test_scenarios(self):
         for part, by, message in (

@@ -74,7 +74,7 @@ class ByteSession final : public Session {
   const std::uint64_t region_ = sessions++ % 64 * 16 * kBytes;
 };
 
-Running::Change with_loops(std::uint32_t loops, std::vector<std::string> rules = {}) {
+Running::Change with_loops(std::uint32_t loops, std::vector<RuleChange> rules = {}) {
   return [=](ServeOptions& options, const std::string& folder) {
     (void)add_protocol({.name = "byte", .help = "", .begin = [](SessionPort& port) {
                           return std::make_unique<ByteSession>(port);
@@ -156,7 +156,7 @@ Result<void> write_rule(Running& running, const std::string& text) {
 TEST(ManyLoopsStress, EveryRequestIsAnsweredOnceAndConnectionsAreSpreadEvenly) {
   constexpr std::size_t kClients = 8;
   constexpr std::size_t kEach = 4000;
-  Running running(with_loops(4, {"start r jobid={*} rate=999999"}));
+  Running running(with_loops(4, {parse_rule("start r jobid={*} rate=999999").value()}));
   std::vector<std::unique_ptr<Client>> clients;
   for (std::size_t i = 0; i < kClients; ++i) clients.push_back(std::make_unique<Client>(running));
   for (const auto& client : clients) EXPECT_EQ(client->serve(1, 1), 1U);
@@ -187,7 +187,7 @@ TEST(ManyLoopsStress, ALimitHoldsWhileLoopsAreDelayed) {
   constexpr std::size_t kDepth = 20;  // 10 ms of it
   constexpr std::size_t kClients = 4;
   const Instant began = host::now();
-  Running running(with_loops(2, {"start r jobid={*} rate=2000"}));
+  Running running(with_loops(2, {parse_rule("start r jobid={*} rate=2000").value()}));
   std::atomic<bool> is_over = false;
   std::atomic<std::size_t> answered = 0;
   std::vector<std::thread> threads;
@@ -221,7 +221,7 @@ TEST(ManyLoopsStress, ALimitHoldsWhileLoopsAreDelayed) {
 }
 
 TEST(ManyLoopsStress, ClientsThatLeaveHalfWayLeaveNothingBehind) {
-  Running running(with_loops(4, {"start r jobid={*} rate=20000"}));
+  Running running(with_loops(4, {parse_rule("start r jobid={*} rate=20000").value()}));
   std::vector<std::thread> threads;
   for (std::size_t i = 0; i < 8; ++i) {
     threads.emplace_back([&, i] {
@@ -243,7 +243,7 @@ TEST(ManyLoopsStress, ClientsThatLeaveHalfWayLeaveNothingBehind) {
 
 TEST(ManyLoopsStress, TheEndAnswersWhatAllLoopsHaveAccepted) {
   constexpr std::size_t kClients = 8;
-  Running running(with_loops(4, {"start r jobid={*} rate=10"}));
+  Running running(with_loops(4, {parse_rule("start r jobid={*} rate=10").value()}));
   std::vector<std::unique_ptr<Client>> clients;
   for (std::size_t i = 0; i < kClients; ++i) {
     clients.push_back(std::make_unique<Client>(running));

@@ -188,25 +188,75 @@ def ways_to_stderr(tree):
 RULE_TEXT = {"command.cc", "limits.cc", "rule_keys.cc", "rule_spec.cc", "plain_rates.cc"}
 
 
+# Where rule text enters, and is turned into a value at once: the only callers of the parsers.
+RULE_READERS = (r"\b(parse_rule|parse_command|read_or_keep|rule_or_error|with_plain_rates|"
+                r"write_nrs_tbf_rule)\(|(\.|->)(read_rule|write_rule)\(")
+RULE_EDGES = {
+    "apps/weir/rules.cc": "weir rules",
+    "apps/weir/serve.cc": "the command line",
+    "weir/cluster/shared_rule.cc": "etcd",
+    "weir/config/serve_config.cc": "the configuration file",
+    "weir/control/change.cc": "the journal, lctl",
+    "weir/control/change_request.cc": "HTTP",
+    "weir/control/change_trial.cc": "patterns of lctl that name rules and other parameters",
+    "weir/embed/c_gate.cc": "the C API",
+    "weir/embed/shared_gate.cc": "the C++ API",
+    "weir/schedule/gate.cc": "for the type of its policies",
+    "weir/sim/lustre_model.cc": "the model of a Lustre server",
+    "weir/sim/replay.cc": "traces",
+    "weir/target/nrs_text.cc": "nrs_tbf_rule of a Target",
+    "weir/target/nrs_text.h": "nrs_tbf_rule of a Target",
+    "weir/target/target.h": "for the type of its policies",
+}
+# Rules that would be passed on as text.
+RULES_AS_TEXT = (r"\b(vector|span|list|deque|set)<(const )?std::string(_view)?>&?\s+(const )?"
+                 r"(\w*_)?(rules|commands)_?\b(?!\()")
+TEXT_OF_ARGUMENTS = {"apps/weir/serve_arguments.h"}
+
+
+def is_of_product(file):
+    return (file.parts[0] in ("weir", "apps")
+            and not re.search(r"_(test|bench|fuzz)\.cc$|_for_tests\.h$", file.name))
+
+
+def rules_as_text(tree):
+    """Rules are values (RuleChange) behind the edges of RULE_EDGES: nobody else reads their text,
+    and no list of them is text. An edge that reads none is not one."""
+    edges = {name for name in RULE_EDGES if pathlib.PurePath(name) in tree.files}
+    for file in tree.cxx():
+        if not is_of_product(file) or file.parts[:2] == ("weir", "classify"):
+            continue
+        code = tree.code(file)
+        reads = list(matches(RULE_READERS, file, code))
+        if str(file) not in edges:
+            yield from (f"{found}: rule text is read at the edges only" for found in reads)
+        elif not reads:
+            yield f"{file}: reads no rule text, and is no edge (RULE_EDGES)"
+        if str(file) not in TEXT_OF_ARGUMENTS:
+            for found in matches(RULES_AS_TEXT, file, code):
+                yield f"{found}: pass rules as values (rule_spec.h)"
+
+
 def readers_of_rules(tree):
     """Only classify/ parses and prints rule text; other modules pass values. A comparison with a
-    verb or a key indicates parsing, and a format with one indicates printing. The keys are those of
-    the table. pace/ has its own text with such words, for traces of a bucket."""
+    verb, a key or a field indicates parsing, and a format with one indicates printing. The keys and
+    fields are those of the tables. pace/ has its own text with such words, for traces of a
+    bucket."""
     table = pathlib.PurePath("weir/classify/rule_keys.cc")
     if table not in tree.files:
         return
     keys = "|".join(re.findall(r'^    \{?\.name = "(\w+)"', tree.text(table), re.MULTILINE)) or "-"
     verbs = "start|change|stop"
+    fields = "jobid|nid|opcode|uid|gid|projid|nodemap"
     literal = re.compile(
         r'//[^\n]*|R"(?P<d>[^(\s]*)\(.*?\)(?P=d)"|"(?P<text>(?:\\.|[^"\\\n])*)"', re.DOTALL)
-    makes = re.compile(rf"(^|\W)({keys})=([{{%([\\]|$)|^((reg|hp) )?({verbs}) ($|[{{%])")
+    makes = re.compile(rf"(^|\W)({keys})=([{{%([\\]|$)|^((reg|hp) )?({verbs}) ($|[{{%])|"
+                       rf"(^|\W)({fields}|\{{\}}) ?= ?\{{(?!\}})")
     compares = re.compile(r"([!=]=|\b(starts_with|find|has|contains)\()\s*$")
-    compared = re.compile(rf"((reg|hp) )?({verbs})|({keys})=.*")
+    compared = re.compile(rf"((reg|hp) )?({verbs})|({keys}|{fields})=.*")
     for file in tree.cxx():
         is_reader = file.parent == table.parent and file.name in RULE_TEXT
-        is_program = re.search(r"_(test|bench|fuzz)\.cc$", file.name)
-        is_ours = file.parts[0] in ("weir", "apps") and file.parts[:2] != ("weir", "pace")
-        if not is_ours or is_reader or is_program:
+        if not is_of_product(file) or is_reader or file.parts[:2] == ("weir", "pace"):
             continue
         source = tree.text(file)
         for found in literal.finditer(source):
@@ -378,6 +428,9 @@ class Rules(unittest.TestCase):
     def test_rule_text_has_one_reader(self):
         self.keeps(readers_of_rules)
 
+    def test_rules_are_values_behind_the_edges(self):
+        self.keeps(rules_as_text)
+
     def test_every_folder_is_a_declared_module(self):
         self.keeps(declared_modules)
 
@@ -448,15 +501,33 @@ class Bites(unittest.TestCase):
         bad = ('a = fmt::format("change {} x", n);\nb = word == "start";\nc = "stop " + name;\n'
                'if (pair.starts_with("rate=")) d();\ne = fmt::format("{} rate={}", n, r);\n'
                'if (text.find("scope=cluster") != npos) f();\n'
-               'sscanf(text, "rate=%u", &r);\nstd::regex g("rate=([0-9]+)");\n')
+               'sscanf(text, "rate=%u", &r);\nstd::regex g("rate=([0-9]+)");\n'
+               'conds = fmt::format("jobid={{{}}}", n);\nc = "uid={" + n + "}";\n'
+               'c = fmt::format("{}={{{}}}", f, n);\nif (c.starts_with("jobid=")) g();\n'
+               'c = "nid={*@tcp}";\n')
         fine = ('// "stop " + name\nhint("give rate=, or scope=cluster");\nadd("start", "Go");\n'
-                'a = R"(weir rule start dd rate={})";\nb = json["rate"];\nc("stop it first");\n')
+                'a = R"(weir rule start dd rate={})";\nb = json["rate"];\nc("stop it first");\n'
+                'd = fmt::format("{{jobid={},uid={}}}", j, u);\ne("expected jobid=, uid=N");\n')
         self.finds(readers_of_rules,
                    {"weir/classify/rule_keys.cc": table, "weir/serve/a.cc": bad,
                     "apps/weir/b.cc": fine, "weir/classify/command.cc": bad,
                     "weir/serve/a_test.cc": bad},
-                   *(f"weir/serve/a.cc:{line}:" for line in range(1, 9)))
+                   *(f"weir/serve/a.cc:{line}:" for line in range(1, 14)))
         self.finds(readers_of_rules, {"weir/serve/a.cc": bad})
+
+    def test_rules_as_text(self):
+        bad = ("auto a = parse_rule(text);\nb = target.read_rule(text);\nvoid read_rule(Lines&);\n"
+               "std::vector<std::string> more_rules = {};\n"
+               "void c(std::span<const std::string> rules);\n"
+               "// parse_rule(text)\nstd::vector<std::string> print_rules();\nRuleChange rules;\n")
+        self.finds(rules_as_text,
+                   {"weir/serve/a.cc": bad, "weir/serve/a_test.cc": bad, "weir/classify/a.cc": bad,
+                    "weir/sim/replay.cc": "x = parse_rule(text);\n",
+                    "apps/weir/serve.cc": "x = rules;\n",
+                    "apps/weir/serve_arguments.h": "std::vector<std::string> rules;\n"},
+                   "apps/weir/serve.cc: reads no rule text", "weir/serve/a.cc:1: parse_rule(",
+                   "weir/serve/a.cc:2: .read_rule(", "weir/serve/a.cc:4: vector<std::string> more",
+                   "weir/serve/a.cc:5: span<const std::string> rules")
 
     def test_policy_insides(self):
         text = ('#include "weir/schedule/gate.h"\n#include "weir/schedule/tbf.h"\n'

@@ -2,8 +2,8 @@
 """Threads communicate in one way, and shared state names its mutex, which clang checks.
 
 Work is passed through weir/host/mailbox.h; state that several threads change is guarded by the
-Mutex of weir/host/mutex.h, which clang's -Wthread-safety checks. Each rule is also run over a small
-tree that violates it.
+Mutex of weir/host/mutex.h or the EntryLock of weir/host/entry_lock.h, which clang's -Wthread-safety
+checks. Each rule is also run over a small tree that violates it.
 """
 import pathlib
 import re
@@ -21,7 +21,7 @@ OTHER_WAYS = (r"\b(std::mutex|std::shared_mutex|std::recursive_mutex|std::condit
               r"(Server)?CompletionQueue|AsyncService)\b")
 THE_WAY = {"weir/host/mutex.h", "weir/host/mailbox.cc"}
 # A mutex that guards nothing according to the annotations.
-MUTEX = re.compile(r"\b(?:host::)?Mutex\s+(\w+);")
+MUTEX = re.compile(r"\b(?:host::)?(?:Mutex|EntryLock)\s+(\w+);")
 
 WRONG = """
 #include <string>
@@ -35,6 +35,23 @@ class Shared {
  private:
   weir::host::Mutex mutex_;
   std::string text_ ABSL_GUARDED_BY(mutex_);
+};
+"""
+
+ENTRIES = """
+#include "weir/host/entry_lock.h"
+struct Shared {
+  void a() { lock_.lock(); count_ = 1; lock_.unlock(); }
+  void b() { if (!lock_.try_lock()) return; count_ = 1; lock_.unlock(); }
+  void c() { lock_.assert_alone(); count_ = 1; }
+  void d() { lock_.assert_taken(); count_ = 1; }
+#if WRONG
+  void e() { count_ = 1; }
+  void f() { lock_.lock(); count_ = 1; }
+  void g() { if (lock_.try_lock()) lock_.unlock(); count_ = 1; }
+#endif
+  weir::host::EntryLock lock_;
+  int count_ ABSL_GUARDED_BY(lock_) = 0;
 };
 """
 
@@ -79,20 +96,22 @@ class OneWay(unittest.TestCase):
             (root / "weir/serve/a.cc").write_text("// std::mutex\nstd::mutex mutex;\n")
             (root / "weir/serve/b.h").write_text("host::Mutex mutex_;\nint count_;\n")
             (root / "weir/serve/c_test.cc").write_text("std::mutex mutex;\n")
+            (root / "weir/serve/d.h").write_text("mutable host::EntryLock lock_;\nint count_;\n")
             self.assertEqual([found.split(";")[0] for found in other_ways(root)],
                              ["weir/serve/a.cc:2: std::mutex"])
             self.assertEqual(list(unnamed_guards(root)),
-                             ["weir/serve/b.h: nothing is guarded by mutex_"])
+                             ["weir/serve/b.h: nothing is guarded by mutex_",
+                              "weir/serve/d.h: nothing is guarded by lock_"])
 
 
 @unittest.skipUnless(shutil.which("clang++"), "no clang++")
 class Annotations(unittest.TestCase):
     """clang-tidy shows clang's warnings with these flags: ./dev check clang-tidy."""
 
-    def compile(self, lock):
+    def compile(self, text, *options):
         return subprocess.run(
             ["clang++", "-std=c++20", f"-I{ROOT}", "-fsyntax-only", "-Wall", *self.flags(),
-             "-Werror", "-x", "c++", "-"], input=WRONG % lock, text=True, capture_output=True)
+             "-Werror", *options, "-x", "c++", "-"], input=text, text=True, capture_output=True)
 
     @staticmethod
     def flags():
@@ -100,13 +119,19 @@ class Annotations(unittest.TestCase):
         return re.findall(r"\$<\$<CXX_COMPILER_ID:Clang>:(\S+?)>", read(ROOT, "CMakeLists.txt"))
 
     def test_a_member_that_is_touched_without_its_mutex_is_an_error(self):
-        wrong = self.compile("")
+        wrong = self.compile(WRONG % "")
         self.assertNotEqual(wrong.returncode, 0)
         self.assertIn("writing variable 'text_' requires holding mutex 'mutex_'", wrong.stderr)
 
     def test_with_its_mutex_it_is_none(self):
-        right = self.compile("const weir::host::MutexLock lock(mutex_);")
+        right = self.compile(WRONG % "const weir::host::MutexLock lock(mutex_);")
         self.assertEqual(right.returncode, 0, right.stderr)
+
+    def test_an_entry_lock_is_checked_too(self):
+        right = self.compile(ENTRIES, "-DWRONG=0")
+        self.assertEqual(right.returncode, 0, right.stderr)
+        wrong = self.compile(ENTRIES, "-DWRONG=1")
+        self.assertEqual(wrong.stderr.count(" error: "), 3, wrong.stderr)
 
 
 if __name__ == "__main__":

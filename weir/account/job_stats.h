@@ -5,7 +5,7 @@
 // differences; there is no "clear" that other readers would notice.
 //
 //   JobStats::Entry& entry = stats.hold(job, now);      once, for example by a queue of that job
-//   entry.arrive(cost, now);  entry.start(record, cost);  entry.finish(record, ...);    per request
+//   entry.arrive(cost, now);  stats.start(entry, ...);  entry.finish(record, ...);    per request
 //   stats.release(entry);                                when the queue ends
 //
 //   waiting = arrived - started - withdrawn          running = started - finished - abandoned
@@ -17,6 +17,13 @@
 // was released longest ago is removed and its counters are added to gone(), so that totals never
 // decrease. If all entries are held, new jobs share overflow(), which is counted: invented job ids
 // take no memory. A job that was removed and returns starts from 0, with another `since`.
+//
+// Histograms of wait and device times (job_times.h) are pages lent to at most timed_max jobs; all
+// others share one page. While there are free pages, a new job gets one. Later a job takes the page
+// of another one that has waited less than half as long, or is idle. It tries whenever the sum of
+// its waits has doubled, and looks at a few pages then, so that the pages go to the most delayed
+// jobs, at a cost that does not depend on their number. What was recorded in a page that is taken
+// is added to the shared one: shared_times() and all pages add up to all requests.
 //
 // O(1). Does not allocate per request; entries are allocated when they are first used. No clock;
 // one owner, no locks.
@@ -32,6 +39,7 @@
 
 #include <absl/container/flat_hash_map.h>
 
+#include "weir/account/job_times.h"
 #include "weir/account/request_record.h"
 #include "weir/base/job_id.h"
 #include "weir/base/quantity.h"
@@ -72,8 +80,10 @@ class JobStats {
     Bytes written{};
     Nanoseconds wait_sum{0};
     Nanoseconds latency_sum{0};
+    Nanoseconds device_sum{0};  // of latency_sum, without the waits
     Nanoseconds latency_max{0};
-    std::uint64_t mark = 0;  // for the owner: marks entries that it has already visited
+    JobTimes* times = nullptr;  // its page, or the shared one
+    std::uint64_t mark = 0;     // for the owner: marks entries that it has already visited
 
     void arrive(Tokens cost, Instant now) {
       arrived.add(cost);
@@ -81,10 +91,6 @@ class JobStats {
     }
     void withdraw(Tokens cost) { withdrawn.add(cost); }
     void abandon(Tokens cost) { abandoned.add(cost); }
-    void start(const RequestRecord& record, Tokens cost) {
-      started.add(cost);
-      wait_sum += record.waited();
-    }
     // Cost as charged on arrival, and actual cost.
     void finish(const RequestRecord& record, Tokens at_arrival, Tokens settled) {
       finished.add(at_arrival);
@@ -96,8 +102,10 @@ class JobStats {
       read += record.read();
       written += record.written();
       latency_sum += record.latency();
+      device_sum += record.device_time();
       latency_max = std::max(latency_max, record.latency());
       last_seen = record.ended;
+      times->finish(record);
     }
 
     Count waiting() const { return arrived - started - withdrawn; }
@@ -107,13 +115,25 @@ class JobStats {
 
    private:
     friend class JobStats;
+    void start(const RequestRecord& record, Tokens cost) {
+      started.add(cost);
+      wait_sum += record.waited();
+      times->start(record);
+    }
+
     std::uint32_t holds_ = 0;
     // Neighbours in the list of entries that are not held, oldest first.
     Entry* older_ = nullptr;
     Entry* newer_ = nullptr;
   };
 
-  explicit JobStats(std::size_t jobs_max = kJobsMaxDefault);
+  // A page of times, and the entry that has it.
+  struct TimedJob {
+    JobTimes times{};
+    Entry* entry = nullptr;
+  };
+
+  explicit JobStats(std::size_t jobs_max = kJobsMaxDefault, std::size_t timed_max = 0);
   JobStats(const JobStats&) = delete;
   JobStats& operator=(const JobStats&) = delete;
 
@@ -121,6 +141,14 @@ class JobStats {
   // none of the requests that the holder counted is waiting or running.
   Entry& hold(const JobId& job, Instant now);
   void release(Entry& entry);
+
+  // A request of a held entry starts.
+  void start(Entry& entry, const RequestRecord& record, Tokens cost) {
+    const Nanoseconds before = entry.wait_sum;
+    entry.start(record, cost);
+    if (entry.times == &shared_times_) [[unlikely]]
+      contend(entry, before);
+  }
 
   // Called for each job whose entry is removed to make room.
   void on_forget(std::function<void(const JobId&)> listener) { listener_ = std::move(listener); }
@@ -140,11 +168,19 @@ class JobStats {
   const Entry& gone() const { return gone_; }
   std::uint64_t forgotten() const { return forgotten_; }
 
+  // The pages, by index, in no particular order. REQUIRES: at < timed_jobs().
+  std::size_t timed_jobs() const { return pages_.size(); }
+  const TimedJob& timed_job(std::size_t at) const { return pages_[at]; }
+  // Times of all requests that are in no page.
+  const JobTimes& shared_times() const { return shared_times_; }
+
  private:
   Entry* place_for_another();
   void unlink(Entry& entry);
+  void contend(Entry& entry, Nanoseconds before);
 
   std::size_t jobs_max_;
+  std::size_t timed_max_;
   std::deque<Entry> entries_;  // a deque, because entries must not move
   absl::flat_hash_map<JobId, Entry*, std::hash<JobId>> index_;
   Entry* oldest_ = nullptr;
@@ -152,6 +188,9 @@ class JobStats {
   std::function<void(const JobId&)> listener_;
   Entry overflow_;
   Entry gone_;
+  JobTimes shared_times_;
+  std::deque<TimedJob> pages_;
+  std::size_t next_page_ = 0;  // the page that the next contender looks at first
   std::uint64_t overflowed_ = 0;
   std::uint64_t forgotten_ = 0;
 };

@@ -24,7 +24,7 @@ TEST(JobStats, CountsARequestFromArrivalToEnd) {
   entry.arrive(Tokens{4}, instant_at(10));
   entry.arrive(Tokens{6}, instant_at(20));
   EXPECT_EQ(entry.waiting(), (JobStats::Count{2, Tokens{10}}));
-  entry.start({.started = Instant{} + milliseconds{3}}, Tokens{4});
+  stats.start(entry, {.started = Instant{} + milliseconds{3}}, Tokens{4});
   EXPECT_EQ(entry.waiting(), (JobStats::Count{1, Tokens{6}}));
   EXPECT_EQ(entry.running(), (JobStats::Count{1, Tokens{4}}));
   entry.finish(
@@ -120,6 +120,104 @@ TEST(JobStatsProperty, NothingIsLostAndTheBoundHoldsWhateverComesAndGoes) {
   }
   EXPECT_GT(stats.forgotten(), 100U);
   EXPECT_GT(stats.overflowed(), 100U);
+}
+
+// A request of the job that waited so long, and ends.
+void serve(JobStats& stats, const JobId& job, milliseconds waited, Instant now) {
+  JobStats::Entry& entry = stats.hold(job, now);
+  const RequestRecord record{.arrived = now - waited, .started = now, .ended = now};
+  entry.arrive(Tokens{1}, now);
+  stats.start(entry, record, Tokens{1});
+  entry.finish(record, Tokens{1}, Tokens{1});
+  stats.release(entry);
+}
+
+bool has_page(const JobStats& stats, const JobId& job) {
+  for (std::size_t i = 0; i < stats.timed_jobs(); ++i) {
+    if (stats.timed_job(i).entry->job == job) return true;
+  }
+  return false;
+}
+
+JobTimes sum_of(const JobStats& stats) {
+  JobTimes sum = stats.shared_times();
+  for (std::size_t i = 0; i < stats.timed_jobs(); ++i) sum += stats.timed_job(i).times;
+  return sum;
+}
+
+constexpr Instant at_start = Instant{} + std::chrono::hours{1};
+
+TEST(JobTimesPages, TheFirstJobsGetOneEvenWithoutWaits) {
+  JobStats stats(8, 2);
+  serve(stats, job_a, milliseconds{0}, at_start);
+  serve(stats, job_b, milliseconds{0}, at_start);
+  serve(stats, job_c, milliseconds{0}, at_start);
+  EXPECT_TRUE(has_page(stats, job_a));
+  EXPECT_TRUE(has_page(stats, job_b));
+  EXPECT_FALSE(has_page(stats, job_c));
+  EXPECT_EQ(stats.shared_times().wait.count(), 1U);
+}
+
+TEST(JobTimesPages, AJobThatWaitsMoreThanTwiceAsLongTakesThePageOfAnother) {
+  JobStats stats(8, 2);
+  serve(stats, job_a, milliseconds{40}, at_start);
+  serve(stats, job_b, milliseconds{10}, at_start);
+  serve(stats, job_c, milliseconds{20}, at_start);
+  EXPECT_FALSE(has_page(stats, job_c)) << "not more than twice";
+  serve(stats, job_c, milliseconds{20}, at_start);
+  EXPECT_TRUE(has_page(stats, job_c)) << "40 ms, and b 10";
+  EXPECT_TRUE(has_page(stats, job_a));
+  EXPECT_FALSE(has_page(stats, job_b));
+  serve(stats, job_c, milliseconds{1}, at_start);
+  EXPECT_EQ(sum_of(stats).wait.count(), 5U);
+  EXPECT_EQ(sum_of(stats).wait.sum_ns(), 91'000'000U) << "nothing is lost when a page is taken";
+  EXPECT_EQ(stats.shared_times().wait.count(), 3U) << "b's page, and c before it had one";
+}
+
+TEST(JobTimesPages, AnIdleJobGivesItsPageToAnyOther) {
+  JobStats stats(8, 1);
+  serve(stats, job_a, milliseconds{4000}, at_start);
+  serve(stats, job_b, milliseconds{1}, at_start + std::chrono::seconds{60});
+  EXPECT_TRUE(has_page(stats, job_a)) << "a minute is not longer than a minute";
+  serve(stats, job_b, milliseconds{8}, at_start + std::chrono::seconds{61});
+  EXPECT_TRUE(has_page(stats, job_b));
+}
+
+TEST(JobTimesPages, AHeldJobIsNotIdle) {
+  JobStats stats(8, 1);
+  serve(stats, job_a, milliseconds{4000}, at_start);
+  stats.hold(job_a, at_start);
+  serve(stats, job_b, milliseconds{1}, at_start + std::chrono::hours{1});
+  EXPECT_TRUE(has_page(stats, job_a));
+}
+
+TEST(JobTimesPages, ARemovedJobLeavesItsTimesAndItsPageStartsEmpty) {
+  JobStats stats(1, 1);
+  serve(stats, job_a, milliseconds{5}, at_start);
+  serve(stats, job_b, milliseconds{1}, at_start);
+  EXPECT_TRUE(has_page(stats, job_b));
+  EXPECT_EQ(stats.timed_job(0).times.wait.sum_ns(), 1'000'000U);
+  EXPECT_EQ(sum_of(stats).wait.sum_ns(), 6'000'000U);
+}
+
+TEST(JobTimesPagesProperty, AllTimesAddUpAndPagesKeepTheirBound) {
+  Rng rng(7);
+  JobStats stats(16, 4);
+  Instant now = at_start;
+  std::uint64_t sum = 0;
+  for (std::uint64_t i = 0; i < 5000; ++i) {
+    now += milliseconds{rng.below(2000)};
+    const std::uint64_t waited = rng.below(1000);
+    serve(stats, JobId(fmt::format("j{}", rng.below(40))), milliseconds{waited}, now);
+    sum += waited * 1'000'000;
+    ASSERT_EQ(sum_of(stats).wait.count(), i + 1);
+  }
+  EXPECT_EQ(sum_of(stats).wait.sum_ns(), sum);
+  EXPECT_EQ(stats.timed_jobs(), 4U);
+  for (std::size_t i = 0; i < 4; ++i) {
+    const JobStats::TimedJob& page = stats.timed_job(i);
+    EXPECT_EQ(page.entry->times, &page.times) << "each page has one holder";
+  }
 }
 
 }  // namespace

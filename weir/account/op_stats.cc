@@ -35,6 +35,41 @@ void OpStats::Sum::add(std::uint64_t value) {
   sumsq += value * value;
 }
 
+OpStats::Sum& OpStats::Sum::operator+=(const Sum& more) {
+  if (more.samples == 0) return *this;
+  min = samples == 0 ? more.min : std::min(min, more.min);
+  max = std::max(max, more.max);
+  samples += more.samples;
+  sum += more.sum;
+  sumsq += more.sumsq;
+  return *this;
+}
+
+OpStats::ByteSum& OpStats::ByteSum::operator+=(const ByteSum& more) {
+  if (more.samples == 0) return *this;
+  Sum::operator+=(more);
+  for (std::size_t i = 0; i < kBuckets; ++i) buckets[i] += more.buckets[i];
+  return *this;
+}
+
+void OpStats::Operations::record(Op op, const RequestRecord& record) {
+  if (since == kNever) since = record.ended;
+  updated = record.ended;
+  const auto ns = static_cast<std::uint64_t>(record.device_time().count());
+  usecs[static_cast<std::size_t>(op)].add(ns / 1000);
+  if (op == Op::kRead) read_bytes.add(record.moved.count());
+  if (op == Op::kWrite) write_bytes.add(record.moved.count());
+}
+
+OpStats::Operations& OpStats::Operations::operator+=(const Operations& more) {
+  since = std::min(since, more.since);
+  updated = std::max(updated, more.updated);
+  read_bytes += more.read_bytes;
+  write_bytes += more.write_bytes;
+  for (std::size_t i = 0; i < kOps; ++i) usecs[i] += more.usecs[i];
+  return *this;
+}
+
 void OpStats::ByteSum::add(std::uint64_t value) {
   Sum::add(value);
   const auto bucket =
@@ -44,20 +79,17 @@ void OpStats::ByteSum::add(std::uint64_t value) {
 
 void OpStats::record(Handle& handle, const JobId& job, const RequestRecord& record) {
   const std::optional<Op> op = op_of(record.operation);
-  if (job.empty() || !op) return;
+  if (!op) return;
+  if (job.empty()) return apart_.record(*op, record);
   const Instant now = record.ended;
   if (handle.job_ == nullptr || handle.generation_ != generation_ || handle.job_->id != job) {
     handle.job_ = &job_of(job, now);
     handle.generation_ = generation_;
   }
   Job& at = *handle.job_;
-  at.updated = now;
   by_idle_time_.erase(at);
   by_idle_time_.push_back(at);
-  const auto ns = static_cast<std::uint64_t>(record.device_time().count());
-  at.usecs[static_cast<std::size_t>(*op)].add(ns / 1000);
-  if (*op == Op::kRead) at.read_bytes.add(record.moved.count());
-  if (*op == Op::kWrite) at.write_bytes.add(record.moved.count());
+  at.record(*op, record);
 }
 
 OpStats::Job& OpStats::job_of(const JobId& id, Instant now) {
@@ -84,10 +116,19 @@ const std::list<OpStats::Job>& OpStats::jobs(Instant now) {
   return jobs_;
 }
 
+OpStats::Operations OpStats::total() const {
+  Operations total = apart_;
+  for (const Job& job : jobs_) total += job;
+  return total;
+}
+
 void OpStats::clear() {
   ++generation_;
   index_.clear();
-  for (Job& job : jobs_) by_idle_time_.erase(job);
+  for (Job& job : jobs_) {
+    apart_ += job;
+    by_idle_time_.erase(job);
+  }
   jobs_.clear();
 }
 
@@ -96,6 +137,7 @@ bool OpStats::drop(const JobId& job) {
   if (found == index_.end()) return false;
   ++generation_;
   by_idle_time_.erase(*found->second);
+  apart_ += *found->second;
   jobs_.erase(found->second);
   index_.erase(found);
   return true;

@@ -10,7 +10,8 @@
 // Jobs are kept in order of arrival. A job that was idle for longer than the cleanup interval is
 // removed when the next new job arrives or the statistics are read; above jobs_max the job that was
 // idle longest is removed. A second list is in the order of last requests, so that a client that
-// invents job ids costs O(1) for each. Requests without a job are not recorded.
+// invents job ids costs O(1) for each. Requests without a job count in total() only, to which
+// removed jobs also belong: it never decreases.
 //
 // A handle remembers where its job is, so that recording needs no search; a stale handle is
 // detected and the job is searched again. No clock; one owner, no locks.
@@ -48,22 +49,29 @@ class OpStats {
     std::uint64_t sumsq = 0;
 
     void add(std::uint64_t value);
+    Sum& operator+=(const Sum& more);
     bool operator==(const Sum&) const = default;
   };
   // Bucket b counts values of at most 2^b that are above 2^(b-1).
   struct ByteSum : Sum {
     static constexpr std::size_t kBuckets = 33;
-    std::array<std::uint32_t, kBuckets> buckets{};
+    std::array<std::uint64_t, kBuckets> buckets{};
 
     void add(std::uint64_t value);
+    ByteSum& operator+=(const ByteSum& more);
   };
-  struct Job {
-    JobId id;
-    Instant since{};
+  struct Operations {
+    void record(Op op, const RequestRecord& record);
+    Operations& operator+=(const Operations& more);
+
+    Instant since = kNever;  // of the first one
     Instant updated{};
     ByteSum read_bytes;
     ByteSum write_bytes;
     std::array<Sum, kOps> usecs{};
+  };
+  struct Job : Operations {
+    JobId id;
     RingLink<Job> idle_link{};  // the longest idle first
   };
 
@@ -85,6 +93,8 @@ class OpStats {
 
   // In order of arrival; first removes jobs that were idle for too long.
   const std::list<Job>& jobs(Instant now);
+  // Of all requests since the start, O(jobs).
+  Operations total() const;
   void clear();
   // False if there is no such job.
   bool drop(const JobId& job);
@@ -101,6 +111,7 @@ class OpStats {
   std::list<Job> jobs_;
   Ring<Job, &Job::idle_link> by_idle_time_;
   absl::flat_hash_map<JobId, std::list<Job>::iterator, std::hash<JobId>> index_;
+  Operations apart_;  // of removed jobs, and of requests without a job
   Nanoseconds cleanup_ = kCleanupDefault;
   std::uint64_t generation_ = 1;  // increases when a job is removed
 };

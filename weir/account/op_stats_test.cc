@@ -135,5 +135,33 @@ TEST(OpStats, AnInventedJobIdCostsTheSameHoweverManyThereAre) {
             std::to_string(500'000 - OpStats::kJobsMaxDefault));
 }
 
+TEST(OpStats, TheTotalHasRemovedJobsAndRequestsWithoutAJob) {
+  OpStats stats(2);
+  OpStats::Handle handle;
+  const auto read = [&](const char* job, std::uint64_t bytes, std::int64_t second) {
+    stats.record(handle, JobId(job),
+                 record_of(Op::kRead, Bytes{bytes}, microseconds{bytes}, at(seconds{second})));
+  };
+  EXPECT_EQ(stats.total().since, kNever);
+  read("", 1, 1);
+  read("a", 2, 2);
+  read("b", 4, 3);
+  read("c", 8, 4);  // there is room for two
+  stats.drop(JobId("b"));
+  read("d", 16, 5);
+  stats.clear();
+  read("e", 32, 6);
+  const OpStats::Operations total = stats.total();
+  EXPECT_EQ(total.read_bytes.samples, 6U);
+  EXPECT_EQ(total.read_bytes.sum, 63U);
+  EXPECT_EQ(total.read_bytes.min, 1U);
+  EXPECT_EQ(total.read_bytes.max, 32U);
+  EXPECT_EQ(total.read_bytes.buckets[5], 1U);
+  EXPECT_EQ(total.usecs[0].sum, 63U);
+  EXPECT_EQ(total.since, at(seconds{1}));
+  EXPECT_EQ(total.updated, at(seconds{6}));
+  EXPECT_EQ(stats.jobs(at(seconds{6})).size(), 1U) << "no entry for requests without a job";
+}
+
 }  // namespace
 }  // namespace weir

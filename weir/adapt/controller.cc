@@ -53,6 +53,8 @@ void add(JobSample& sum, const JobSample& sample) {
   sum.waiting += sample.waiting;
   sum.borrowed += std::min(sample.borrowed, Tokens{UINT64_MAX} - sum.borrowed);
   sum.lent += std::min(sample.lent, Tokens{UINT64_MAX} - sum.lent);
+  sum.reserved += sample.reserved;
+  if (!sum.weight) sum.weight = sample.weight;
   if (sum.limit && sample.limit) sum.limit = *sum.limit + *sample.limit;
   if (!sample.limit) sum.limit.reset();
 }
@@ -171,6 +173,7 @@ void Controller::gather(Instant now) {
   }
   samples_.resize(count);
   demands_.clear();
+  reserved_.clear();
   loans_.clear();
   demands_.reserve(count);
   loans_.reserve(count);
@@ -178,7 +181,14 @@ void Controller::gather(Instant now) {
   std::size_t at = 0;
   for (JobSample& sample : samples_) {
     const Tokens demand = demand_of(sample, options_.demand);
-    if (demand > Tokens{0}) demands_.push_back({sample.job, use_nodes_of(sample.job, now), demand});
+    if (demand > Tokens{0}) {
+      const std::uint64_t nodes = use_nodes_of(sample.job, now);
+      demands_.push_back({sample.job, sample.weight.value_or(nodes), demand});
+      if (sample.reserved > Tokens{0} || !reserved_.empty()) {
+        reserved_.resize(demands_.size() - 1);
+        reserved_.push_back(std::min(sample.reserved, demand));
+      }
+    }
     if (!options_.lending) continue;
     while (at < accounts.size() && accounts[at].job < sample.job) ++at;
     const bool allotted =
@@ -192,7 +202,12 @@ void Controller::gather(Instant now) {
 
 void Controller::allocate() {
   if (options_.lending) allocator_.settle_loans(loans_);
-  report_.budget = allocator_.allocate(demands_, report_.jobs);
+  if (reserved_.empty()) {
+    report_.budget = allocator_.allocate(demands_, report_.jobs);
+  } else {
+    report_.budget = allocator_.next_budget();
+    allocator_.allocate_part(report_.budget, demands_, reserved_, report_.jobs);
+  }
   if (!options_.lending) return;
   auto loan = loans_.begin();
   for (JobPeriod& job : report_.jobs) {
@@ -318,7 +333,7 @@ std::optional<Rate> Controller::newcomer_rate(std::uint64_t nodes) const {
               Nanoseconds{static_cast<std::int64_t>(time)});
 }
 
-void Controller::first_request(const JobId& job, Instant now) {
+void Controller::first_request(const JobId& job, Instant now, std::optional<std::uint64_t> weight) {
   if (suspended_ || !options_.lending) return;
   const auto found = holders_.find(job);
   if (found != holders_.end() && found->second.enforced) return;
@@ -328,7 +343,7 @@ void Controller::first_request(const JobId& job, Instant now) {
   }
   auto before = found;
   if (found != holders_.end()) erase(before);  // found at the start, or failed: treat it as new
-  const std::uint64_t nodes = use_nodes_of(job, now);
+  const std::uint64_t nodes = weight.value_or(use_nodes_of(job, now));
   Share share{.rate = newcomer_rate(nodes), .depth = {}, .nodes = nodes};
   if (share.rate) {
     const Tokens depth = share_depth(tokens_in(*share.rate, options_.period));

@@ -62,6 +62,8 @@ struct JobSample {
   std::optional<Tokens> limit = {};
   Tokens borrowed{};  // beyond its share, while no other job could use them
   Tokens lent{};      // spilled by its share bucket while it had nothing waiting
+  Tokens reserved{};  // taken under reservations: it is allotted as much, if it needs it
+  std::optional<std::uint64_t> weight = {};  // instead of its nodes
 };
 
 class Controller {
@@ -101,7 +103,9 @@ class Controller {
   // Ends the period. The report is valid until the next call.
   const PeriodReport& decide(Instant now);
   // Call when a request of a job without a share arrives; does nothing if the job has a share.
-  void first_request(const JobId& job, Instant now);
+  // `weight`: as in JobSample.
+  void first_request(const JobId& job, Instant now,
+                     std::optional<std::uint64_t> weight = std::nullopt);
 
   // Removes all shares and pauses, for a reason that is shown to users. Observations are ignored
   // meanwhile.
@@ -161,6 +165,7 @@ class Controller {
   Counters counters_;
   std::vector<JobSample> samples_;
   std::vector<Allocator::Demand> demands_;
+  std::vector<Tokens> reserved_;  // of each demand; empty if all are 0
   std::vector<Ledger::Loan> loans_;
   PeriodReport report_;
 };

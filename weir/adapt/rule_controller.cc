@@ -411,10 +411,8 @@ void RuleController::measure_use(std::uint64_t served, Nanoseconds elapsed) {
 Tokens RuleController::own_part(const JobId& job, Nanoseconds elapsed) const {
   if (!capacity_) return Tokens{1};
   const std::uint64_t nodes = controller_.nodes_of(job);
-  bool counted = false;
-  for (const JobDemand& demand : demands_) {
-    counted = counted || (demand.job == job && demand.state != State::kIdle);
-  }
+  const JobDemand* const before = demand_of(job);
+  const bool counted = before != nullptr && before->state != State::kIdle;
   const std::uint64_t all = active_nodes_ + (counted ? 0 : nodes);
   const std::uint64_t count =
       active_count_ + (counted ? 0 : 1) + (demand_.has_unattributed() ? 1 : 0);
@@ -509,6 +507,9 @@ void RuleController::smooth(bool anew) {
     const auto [mean, is_new] = smooth_.try_emplace(demand.job, now);
     if (!is_new) mean->second = (mean->second * (kSmooth - 1) + now) / kSmooth;
   }
+  if (smooth_.size() > demands_.size()) {  // jobs may come and go for days
+    absl::erase_if(smooth_, [&](const auto& entry) { return demand_of(entry.first) == nullptr; });
+  }
 }
 
 // Free tokens, late timers, and what a job got before it was held add up to what it is given more
@@ -561,6 +562,11 @@ std::uint64_t RuleController::corrected_share(const JobId& job) const {
 std::uint64_t RuleController::share_of(const JobId& job) const {
   const auto found = smooth_.find(job);
   return found == smooth_.end() ? 0 : found->second / kOne;
+}
+
+std::uint64_t RuleController::entitlement_of(const JobId& job) const {
+  if (options_.mode == Mode::kPaper) return shares_->rate_of(job);
+  return contended_ == Nanoseconds{0} ? 0 : share_of(job);
 }
 
 bool RuleController::may_hold(const JobDemand& demand) const {
@@ -628,10 +634,7 @@ void RuleController::choose() {
   }
   // Rules of unknown jobs.
   for (const RuleSeen& seen : rules_) {
-    const auto known = std::find_if(demands_.begin(), demands_.end(), [&](const JobDemand& demand) {
-      return demand.job == seen.job;
-    });
-    if (known == demands_.end()) change(seen.job, std::nullopt, "its job has ended");
+    if (demand_of(seen.job) == nullptr) change(seen.job, std::nullopt, "its job has ended");
   }
 }
 
@@ -712,23 +715,40 @@ std::optional<std::uint32_t> RuleController::next_rate(const JobId& job, Held& h
 
 // ---- the published algorithm ----
 
+// Section III-D: a rule for every active job, written in every period, the largest job first; no
+// rule for the others. Without a capacity there is nothing to divide.
 void RuleController::decide_paper(const RuleRound& round, Nanoseconds elapsed) {
-  if (capacity_) controller_.set_capacity(capacity_);
+  if (!capacity_) return stop_all("the capacity is not known");
+  controller_.set_capacity(capacity_);
   demands_.clear();
   for (const JobCount& job : round.jobs) {
     if (job.served == Tokens{0}) continue;
     const Tokens served{
         std::max<std::uint64_t>(scaled(bounded(job.served).count(), options_.period, elapsed), 1)};
     controller_.observe({.job = job.job, .served = served});
+    demands_.push_back({.job = job.job,
+                        .state = State::kActive,
+                        .known = job.known,
+                        .served = bounded(job.served),
+                        .wanted = served});
   }
   report_ = controller_.decide(round.at);
-  for (const JobPeriod& job : report_.jobs) {
-    const std::uint64_t rate = shares_->rate_of(job.job) / options_.cpts;
-    change(job.job, static_cast<std::uint32_t>(std::clamp<std::uint64_t>(rate, 1, kRateMax)),
-           "active");
+  std::vector<const JobPeriod*> by_size;
+  by_size.reserve(report_.jobs.size());
+  for (const JobPeriod& job : report_.jobs) by_size.push_back(&job);
+  std::stable_sort(by_size.begin(), by_size.end(),
+                   [](const JobPeriod* a, const JobPeriod* b) { return a->nodes > b->nodes; });
+  for (const JobPeriod* job : by_size) {
+    const std::uint64_t share = shares_->rate_of(job->job);
+    const std::uint64_t rate = std::clamp<std::uint64_t>(share / options_.cpts, 1, kRateMax);
+    change(job->job, static_cast<std::uint32_t>(rate),
+           fmt::format("as published: it is allocated {} of {} a second", share,
+                       per_second(*capacity_)));
   }
   for (const RuleSeen& seen : round.rules) {
-    if (!shares_->rates.contains(seen.job)) change(seen.job, std::nullopt, "not active");
+    if (!shares_->rates.contains(seen.job)) {
+      change(seen.job, std::nullopt, "as published: it was not active in the last period");
+    }
   }
 }
 
@@ -739,6 +759,13 @@ const RuleSeen* RuleController::seen_of(const JobId& job) const {
       std::lower_bound(rules_.begin(), rules_.end(), job,
                        [](const RuleSeen& rule, const JobId& id) { return rule.job < id; });
   return found == rules_.end() || found->job != job ? nullptr : &*found;
+}
+
+const JobDemand* RuleController::demand_of(const JobId& job) const {
+  const auto found =
+      std::lower_bound(demands_.begin(), demands_.end(), job,
+                       [](const JobDemand& demand, const JobId& id) { return demand.job < id; });
+  return found == demands_.end() || found->job != job ? nullptr : &*found;
 }
 
 void RuleController::stop_all(const std::string& reason) {

@@ -28,8 +28,9 @@
 //                            fifth of what it gives in the time that jobs have competed
 //   1 ... 999999             the range that a server accepts
 //
-// Mode kPaper is the published algorithm as far as such a server allows it, for comparison: served
-// counts, a rule for every active job, written in every period.
+// Mode kPaper is the published algorithm to the letter (facts in docs/design/adaptive.md), for
+// comparison: served counts, a rule for every active job, written in every period, the largest job
+// first. It needs a capacity: the paper does not measure one.
 //
 // Whatever a round says (counters of 2^64, a rate of 0, an hour since the last one), decide()
 // answers; times are never negative.
@@ -141,7 +142,14 @@ class RuleController {
   const Options& options() const { return options_; }
   // Requests per second that the server can do, as given or measured.
   std::optional<Rate> capacity() const { return capacity_; }
+  // As of the last round, in the order of job ids.
   const std::vector<JobDemand>& demands() const { return demands_; }
+  // nullptr if there is none.
+  const JobDemand* demand_of(const JobId& job) const;
+  // Requests per second that the job is entitled to while jobs compete; 0 otherwise.
+  std::uint64_t entitlement_of(const JobId& job) const;
+  std::uint64_t nodes_of(const JobId& job) const { return controller_.nodes_of(job); }
+  const Ledger& ledger() const { return controller_.ledger(); }
   // Whether there is any state for the job.
   bool is_known(const JobId& job) const { return demand_.is_known(job); }
   const PeriodReport& report() const { return report_; }

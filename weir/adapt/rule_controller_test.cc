@@ -3,13 +3,18 @@
 // Rounds written down by hand; the same against the model of a server are in tests/lustre.
 #include "weir/adapt/rule_controller.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include "weir/adapt/allocator.h"
+#include "weir/base/rng.h"
 
 namespace weir {
 namespace {
@@ -470,6 +475,77 @@ TEST(RuleController, ThePaperWritesEveryActiveJobEveryPeriod) {
   Played played(options);
   for (int i = 0; i < 10; ++i) played.round({{kBig, 20}, {kHog, 30}});
   EXPECT_EQ(played.writes, 20U);
+}
+
+// Against the Allocator alone, which the oracle of the facts page checks to the token.
+TEST(RuleController, ThePaperIsTheAllocationOfServedCountsToTheToken) {
+  RuleController::Options options = RuleController::Options::paper();
+  options.capacity = Rate::per_second(1000);
+  options.cpts = 2;
+  RuleController controller(options);
+  Allocator oracle({.rate = *options.capacity, .period = options.period});
+  const std::vector<std::pair<JobId, std::uint64_t>> jobs = {
+      {JobId("a"), 1}, {JobId("b"), 3}, {JobId("c"), 2}};
+  for (const auto& [job, nodes] : jobs) ASSERT_TRUE(controller.set_nodes(job, nodes));
+  Rng rng(3);
+  RuleRound round;
+  round.at = instant_at(1);
+  controller.decide(round);
+  for (int i = 0; i < 500; ++i) {
+    round.at += options.period;
+    round.jobs.clear();
+    std::vector<Allocator::Demand> demands;
+    for (const auto& [job, nodes] : jobs) {
+      const std::uint64_t served = rng.below(4) == 0 ? 0 : rng.below(60);
+      round.jobs.push_back({job, Tokens{served}});
+      demands.push_back({job, nodes, Tokens{served}});
+    }
+    std::vector<JobPeriod> expected;
+    oracle.allocate(demands, expected);
+    const auto& changes = controller.decide(round);
+    std::uint64_t nodes_before = UINT64_MAX;
+    std::size_t written = 0;
+    for (const JobRateChange& change : changes) {
+      if (!change.rate) continue;
+      const auto job = std::find_if(expected.begin(), expected.end(),
+                                    [&](const JobPeriod& each) { return each.job == change.job; });
+      ASSERT_NE(job, expected.end());
+      const std::uint64_t rate = std::max<std::uint64_t>(job->final.count(), 1) * 10 / 2;
+      EXPECT_EQ(*change.rate, rate) << "round " << i;
+      EXPECT_LE(job->nodes, nodes_before);
+      nodes_before = job->nodes;
+      ++written;
+    }
+    EXPECT_EQ(written, expected.size());
+    for (const JobRateChange& change : changes) apply_to(round.rules, change);
+    EXPECT_EQ(round.rules.size(), expected.size());
+  }
+}
+
+// A rate of 1 for every job would be the result of dividing nothing.
+TEST(RuleController, ThePaperNeedsACapacity) {
+  RuleController controller(RuleController::Options::paper());
+  RuleRound round;
+  for (int i = 1; i < 5; ++i) {
+    round.at = instant_at(i * 100'000'000);
+    round.jobs = {{kBig, Tokens{40}}, {kHog, Tokens{40}}};
+    EXPECT_TRUE(controller.decide(round).empty());
+  }
+}
+
+TEST(RuleController, ManagesTenThousandJobs) {
+  RuleController::Options options;
+  options.capacity = Rate::per_second(100'000);
+  RuleController controller(options);
+  RuleRound round;
+  for (int i = 0; i < 10'000; ++i)
+    round.jobs.push_back({JobId(fmt::format("{:05}", i)), Tokens{1}});
+  round.queued = 10'000;
+  for (int i = 1; i <= 3; ++i) {
+    round.at = instant_at(i * 20'000'000);
+    for (const JobRateChange& change : controller.decide(round)) apply_to(round.rules, change);
+  }
+  EXPECT_EQ(controller.demands().size(), 10'000U);
 }
 
 }  // namespace

@@ -122,12 +122,16 @@ class CommandReader {
   }
 
   Done read_name(std::string_view name) {
+    command_.name = name;
+    return check_name(name);
+  }
+
+  Done check_name(std::string_view name) const {
     if (name.size() > kRuleNameMax) {
       return mistake(at(name) + kRuleNameMax, fmt::format("the name has {} bytes", name.size()),
                      fmt::format("the maximum is {}", kRuleNameMax), std::errc::filename_too_long);
     }
     if (auto done = check_rule_name(name); !done) return moved(std::move(done), name);
-    command_.name = name;
     return {};
   }
 
@@ -159,9 +163,8 @@ class CommandReader {
   }
 
   Done bind_all() {
-    if (auto done = check_rule_name(command_.name); !done) {
-      return moved(std::move(done), text_.substr(text_.find(command_.name)));
-    }
+    const std::size_t name_at = text_.find(command_.name);
+    if (auto done = check_name(text_.substr(name_at, command_.name.size())); !done) return done;
     if (auto done = check_keys(command_.keys); !done) return done;
     const auto rate_at = [&] { return text_.substr(text_.rfind(' ') + 1); };
     if (command_.verb != Verb::kStart) {

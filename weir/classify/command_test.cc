@@ -605,5 +605,16 @@ TEST(CommandProperty, ARefusalWithoutAPlaceInTheTextIsCaught) {
             "no column");
 }
 
+TEST(Command, AValueWithABadNameIsRefusedAsItsTextWouldBe) {
+  for (const std::string name : {"", "a b", "a\n", "sixteen_letters_", "a realtime=1"}) {
+    const auto bound = bind(stop_of(name), FieldSet::all());
+    ASSERT_FALSE(bound) << name;
+    const bool is_long = name.size() == 16;
+    EXPECT_EQ(bound.error().code,
+              is_long ? std::errc::filename_too_long : std::errc::invalid_argument);
+  }
+  EXPECT_TRUE(bind(stop_of("fifteen_letters"), FieldSet::all()));
+}
+
 }  // namespace
 }  // namespace weir

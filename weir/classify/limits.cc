@@ -37,6 +37,38 @@ std::string Cost::print() const {
   return fmt::format("affine:{}:{}", base_, per_kib_);
 }
 
+std::string Reserve::print() const {
+  if (in_bytes) return print_bandwidth(rate);
+  return std::to_string(tokens_in(rate, std::chrono::seconds{1}).count());
+}
+
+namespace {
+
+// A reservation is part of every limit of its rule.
+Result<void> check_reserve(const Limits& limits) {
+  if (!limits.reserve) return {};
+  const Reserve& reserve = *limits.reserve;
+  if (limits.scope == Scope::kCluster) {
+    return fail(std::errc::invalid_argument, {}, "a reservation holds on one server only",
+                "remove scope=cluster, or start a second rule with reserve= in another layer");
+  }
+  const auto exceeds = [&](std::string_view limit, const std::string& value) {
+    return fail(std::errc::invalid_argument, {},
+                fmt::format("reserve={} is above {}={}", reserve.print(), limit, value),
+                fmt::format("give a smaller reserve= or a larger {}=", limit));
+  };
+  const std::uint32_t rate = limits.rate_in_force();
+  if (!reserve.in_bytes && rate > 0 && reserve.rate > Rate::per_second(rate)) {
+    return exceeds("rate", std::to_string(rate));
+  }
+  if (reserve.in_bytes && limits.bps && reserve.rate > *limits.bps) {
+    return exceeds("bps", print_bandwidth(*limits.bps));
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<void> Limits::check() const {
   if (burst_bytes && !bps) {
     return fail(std::errc::invalid_argument, {}, "a burst in bytes requires bps",
@@ -52,7 +84,7 @@ Result<void> Limits::check() const {
                             print_size(*burst_bytes), print_bandwidth(*bps)),
                 "give a smaller burst or a larger bps");
   }
-  return {};
+  return check_reserve(*this);
 }
 
 std::string Limits::summary() const {
@@ -60,6 +92,8 @@ std::string Limits::summary() const {
   if (rate) text += fmt::format("rate={} ", rate_in_force());
   if (bps) text += fmt::format("bps={} ", tokens_in(*bps, std::chrono::seconds{1}).count());
   if (burst_ops) text += fmt::format("burst={} ", burst_ops->count());
+  if (reserve) text += fmt::format("reserve={} ", reserve->print());
+  if (weight) text += fmt::format("weight={} ", *weight);
   if (!text.empty()) text.pop_back();
   return text;
 }

@@ -6,6 +6,9 @@
 //   bps=SIZE[/s]   bytes a second; without rate= it is the only limit
 //   burst=N        depth of the bucket of the rate, in tokens
 //   burst=SIZE     depth of the bucket of bytes; needs bps
+//   reserve=N      operations a second, or with a unit bytes a second, that each class gets before
+//                  others; 0: none
+//   weight=N       weight of the job's share, instead of its nodes
 //   cost=          tokens of the rate a request takes: op (one), bytes (one a byte), affine:A:B
 //                  (A, and B for each KiB, rounded up); at least one
 //   scope=         where the limit holds: local, on this server; cluster, on all servers
@@ -32,6 +35,7 @@ inline constexpr std::uint32_t kRateMax = 999'999;
 inline constexpr std::uint32_t kDefaultRate = 10'000;
 // 31 years of the slowest rate.
 inline constexpr std::uint64_t kBurstTokensMax = 1'000'000'000;
+inline constexpr std::uint32_t kWeightMax = 1'000'000;
 inline constexpr unsigned kLayers = 4;  // layer=0 ... 3
 
 class Cost {
@@ -51,6 +55,11 @@ class Cost {
   constexpr std::uint32_t per_kib() const { return per_kib_; }
   // Never 0, so that no request is free of a limit.
   Tokens of(Bytes size) const { return kind_ == Kind::kOp ? Tokens{1} : of_size(size); }
+  // Of a request that amounts to several operations. REQUIRES: operations > 0.
+  Tokens of(Bytes size, std::uint64_t operations) const {
+    const std::uint64_t each = kind_ == Kind::kOp ? 1 : base_;
+    return of(size) + Tokens{each * (operations - 1)};
+  }
   // As in commands: "op", "bytes", "affine:1:2".
   std::string print() const;
 
@@ -69,11 +78,23 @@ class Cost {
 
 enum class Scope : std::uint8_t { kLocal, kCluster };
 
+// What each class of a rule gets before others: tokens of the rule's cost, or bytes.
+struct Reserve {
+  Rate rate;
+  bool in_bytes = false;
+
+  // As in commands: "500", "10MiB/s".
+  std::string print() const;
+  bool operator==(const Reserve&) const = default;
+};
+
 struct Limits {
   std::optional<std::uint32_t> rate;  // as given; see rate_in_force()
   std::optional<Rate> bps;
   std::optional<Tokens> burst_ops;
   std::optional<Bytes> burst_bytes;
+  std::optional<Reserve> reserve;
+  std::optional<std::uint32_t> weight;
   Cost cost;
   Scope scope = Scope::kLocal;
   bool realtime = false;
@@ -83,6 +104,7 @@ struct Limits {
 
   // EINVAL for a burst in bytes without bps, a burst in tokens without a rate, or a burst that
   // would take more than 100 years to fill.
+  // The same for a reservation above a limit, or of a cluster.
   Result<void> check() const;
 
   // "rate=100 bps=1000000 burst=9", for display: bytes per second without a unit.
@@ -97,6 +119,8 @@ struct RuleKeys {
   std::optional<Rate> bps;
   std::optional<Tokens> burst_ops;
   std::optional<Bytes> burst_bytes;
+  std::optional<std::optional<Reserve>> reserve;  // reserve=0: none from now on
+  std::optional<std::uint32_t> weight;
   std::optional<Cost> cost;
   std::optional<Scope> scope;
   std::optional<bool> realtime;  // for start only: change ignores it, as on a Lustre server

@@ -57,6 +57,24 @@ TEST(Limits, BurstsNeedTheirRate) {
   EXPECT_EQ(limits.check().error().code, std::errc::invalid_argument);
 }
 
+TEST(Limits, AReservationIsWithinTheLimitsAndOfOneServer) {
+  Limits limits;
+  limits.reserve = Reserve{Rate::per_second(10'000)};
+  EXPECT_TRUE(limits.check()) << "the default rate";
+  limits.reserve = Reserve{Rate::per_second(10'001)};
+  EXPECT_EQ(limits.check().error().message(),
+            "reserve=10001 is above rate=10000; give a smaller reserve= or a larger rate=");
+  limits.bps = parse_bandwidth("1MiB").value();
+  EXPECT_TRUE(limits.check()) << "only bytes are limited";
+  limits.reserve = Reserve{parse_bandwidth("2MiB").value(), true};
+  EXPECT_EQ(limits.check().error().message(),
+            "reserve=2MiB/s is above bps=1MiB/s; give a smaller reserve= or a larger bps=");
+  limits.reserve->rate = *limits.bps;
+  EXPECT_TRUE(limits.check());
+  limits.scope = Scope::kCluster;
+  EXPECT_FALSE(limits.check());
+}
+
 TEST(Limits, ABurstMustFillWithinAHundredYears) {
   Limits limits;
   limits.bps = parse_bandwidth("1B/d").value();

@@ -144,6 +144,51 @@ Done read_layer(std::string_view value, RuleKeys& keys) {
 std::string print_layer(std::uint8_t layer) { return std::to_string(layer); }
 std::string json_layer(const Rule& rule) { return fmt::format(R"("layer":{})", rule.layer()); }
 
+// ---- reserve, weight ----
+
+// A bare number is operations, a number with a unit is bytes; 0: none.
+Done read_reserve(std::string_view value, RuleKeys& keys) {
+  if (const auto rate = read_count(value)) {
+    if (*rate > kRateMax) {
+      return refuse(value, "is not a valid reservation",
+                    fmt::format("expected at most {} operations per second", kRateMax));
+    }
+    keys.reserve.emplace();
+    if (*rate > 0) *keys.reserve = Reserve{Rate::per_second(*rate), false};
+    return {};
+  }
+  const auto rate = parse_bandwidth(value);
+  if (!rate) {
+    return refuse(value, "is not a valid reservation",
+                  "expected operations such as reserve=500, or bytes such as reserve=10MiB/s");
+  }
+  keys.reserve = Reserve{*rate, true};
+  return {};
+}
+std::string print_reserve(const std::optional<Reserve>& reserve) {
+  return reserve ? reserve->print() : "0";
+}
+std::string json_reserve(const Rule& rule) {
+  const auto& reserve = rule.limits().reserve;
+  if (!reserve) return R"("reserve":null)";
+  return fmt::format(R"("reserve":"{}")", reserve->print());
+}
+
+Done read_weight(std::string_view value, RuleKeys& keys) {
+  const auto weight = read_count(value);
+  if (!weight || *weight < 1 || *weight > kWeightMax) {
+    return refuse(value, "is not a valid weight",
+                  fmt::format("expected a whole number from 1 to {}", kWeightMax));
+  }
+  keys.weight = static_cast<std::uint32_t>(*weight);
+  return {};
+}
+std::string print_weight(std::uint32_t weight) { return std::to_string(weight); }
+std::string json_weight(const Rule& rule) {
+  const auto& weight = rule.limits().weight;
+  return weight ? fmt::format(R"("weight":{})", *weight) : R"("weight":null)";
+}
+
 // ---- cost, scope ----
 
 std::optional<Cost> read_affine(std::string_view value) {
@@ -303,6 +348,28 @@ constexpr RuleKey kRuleKeys[] = {
      .print = print_one<&RuleKeys::layer, print_layer>,
      .json = json_layer,
      .limit = nullptr},
+    {.name = "reserve",
+     .form = "reserve=N|BANDWIDTH",
+     .example = "500",
+     .doc = "Operations or bytes per second that each class gets before other classes.",
+     .of = RuleKey::Of::kWeir,
+     .use = RuleKey::Use::kAlways,
+     .members = members<&RuleKeys::reserve>(),
+     .read = read_reserve,
+     .print = print_one<&RuleKeys::reserve, print_reserve>,
+     .json = json_reserve,
+     .limit = set_limit<&RuleKeys::reserve, &Limits::reserve>},
+    {.name = "weight",
+     .form = "weight=N",
+     .example = "3",
+     .doc = "Weight of the shares of the rule's jobs, instead of their nodes.",
+     .of = RuleKey::Of::kWeir,
+     .use = RuleKey::Use::kAlways,
+     .members = members<&RuleKeys::weight>(),
+     .read = read_weight,
+     .print = print_one<&RuleKeys::weight, print_weight>,
+     .json = json_weight,
+     .limit = set_limit<&RuleKeys::weight, &Limits::weight>},
     {.name = "cost",
      .form = "cost=op|bytes|affine:A:B",
      .example = "affine:1:2",

@@ -105,6 +105,29 @@ TEST(RuleKeys, AnUnknownKeyIsNamedWithTheNearest) {
   EXPECT_EQ(rule_key_hint("xyzzy"), rule_key_hint()) << "a wrong guess is worse than none";
 }
 
+TEST(RuleKeys, AWeightIsBounded) {
+  for (const char* text : {"0", "1000001", "1000000000000", "-1", "1.5", "", "3x"}) {
+    const auto command =
+        parse_command("start a jobid={a} weight=" + std::string(text), FieldSet::all());
+    EXPECT_FALSE(command) << text;
+  }
+  EXPECT_TRUE(parse_command("start a jobid={a} weight=1000000", FieldSet::all()));
+}
+
+TEST(RuleKeys, AReservationIsOperationsOrBytes) {
+  for (const char* text : {"1000000", "-1", "1.5", "", "3x", "MiB"}) {
+    EXPECT_FALSE(
+        parse_command("start a jobid={a} bps=1PiB reserve=" + std::string(text), FieldSet::all()))
+        << text;
+  }
+  const auto keys = [](const std::string& text) {
+    return parse_command("start a jobid={a} reserve=" + text, FieldSet::all())->keys.reserve;
+  };
+  EXPECT_EQ(keys("5"), std::optional(Reserve{Rate::per_second(5), false}));
+  EXPECT_EQ(keys("5kB"), std::optional(Reserve{Rate::per_second(5000), true}));
+  EXPECT_TRUE(keys("0").has_value() && !keys("0")->has_value());
+}
+
 TEST(RuleKeys, ValuesOutOfRangeAreFound) {
   RuleKeys keys;
   keys.rate = kRateMax;

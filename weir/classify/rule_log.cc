@@ -30,7 +30,7 @@ std::vector<RuleLog::Place> RuleLog::mergeable(const Logged& next) const {
   std::uint64_t barrier = ranked_.empty() ? 0 : *ranked_.rbegin();
   for (const Place place : found->second) {
     const bool is_other = place->record.target != next.record.target ||
-                          place->record.change->heads != next.record.change->heads;
+                          place->change()->heads != next.change()->heads;
     if (is_other) barrier = std::max(barrier, place->number);
   }
   std::vector<Place> places;
@@ -49,8 +49,8 @@ RuleLog::Place RuleLog::erase(Place place) {
 
 // Removes earlier commands that a later one supersedes; false if the later one is not needed.
 bool RuleLog::supersede(const Logged& next) {
-  if (!next.record.change) return true;
-  const RuleChange& change = *next.record.change;
+  if (next.change() == nullptr) return true;
+  const RuleChange& change = *next.change();
   const std::vector<Place> places = mergeable(next);
   if (change.verb == Verb::kStop) {
     const auto started = std::find_if(places.begin(), places.end(),
@@ -63,50 +63,46 @@ bool RuleLog::supersede(const Logged& next) {
   if (change.verb == Verb::kChange) {
     if (change.keys.rank) return true;
     for (const Place place : places) {
-      const bool is_moot =
-          place->is(Verb::kChange) && covers(change.keys, place->record.change->keys);
+      const bool is_moot = place->is(Verb::kChange) && covers(change.keys, place->change()->keys);
       if (is_moot) erase(place);
     }
     return true;
   }
   const auto last = std::find_if(places.rbegin(), places.rend(),
                                  [](Place place) { return !place->is(Verb::kChange); });
-  return last == places.rend() || !is_it(**last, next.record.target, next.record.text);
+  return last == places.rend() || !is_it(**last, next.record.target, next.record.command);
 }
 
-void RuleLog::add(std::string_view target, std::string_view text) {
-  Logged next{.record = {std::string(target), std::string(text)}, .number = next_number_++};
-  if (auto change = parse_rule(text)) next.record.change = *std::move(change);
+void RuleLog::add(std::string_view target, RuleOrText command) {
+  Logged next{.record = {std::string(target), std::move(command)}, .number = next_number_++};
   if (!supersede(next)) return;
-  const bool is_ranked = next.record.change && next.record.change->keys.rank;
+  const bool is_ranked = next.change() != nullptr && next.change()->keys.rank;
   const Place place = logged_.insert(logged_.end(), std::move(next));
   by_name_[std::string(place->name())].push_back(place);
   if (is_ranked) ranked_.insert(place->number);
 }
 
 bool RuleLog::is_it(const Logged& one, std::string_view target,
-                    std::optional<std::string_view> text) {
+                    const std::optional<RuleOrText>& command) {
   if (one.record.target != target) return false;
-  if (!text || without_blanks(one.record.text) == without_blanks(*text)) return true;
-  const auto change = parse_rule(*text);
-  return change && one.record.change && *change == *one.record.change;
+  if (!command || one.record.command == *command) return true;
+  const RuleChange* const change = change_in(*command);
+  if (change != nullptr && one.change() != nullptr && change->name != one.name()) return false;
+  return without_blanks(print(one.record.command)) == without_blanks(print(*command));
 }
 
-std::vector<std::string> RuleLog::forget(std::string_view target,
-                                         std::optional<std::string_view> text) {
-  std::vector<std::string> taken;
+std::size_t RuleLog::forget(std::string_view target, const std::optional<RuleOrText>& command) {
+  const std::size_t before = logged_.size();
   for (auto it = logged_.begin(); it != logged_.end();) {
-    const bool goes = is_it(*it, target, text);
-    if (goes) taken.push_back(it->record.text);
-    it = goes ? erase(it) : std::next(it);
+    it = is_it(*it, target, command) ? erase(it) : std::next(it);
   }
-  return taken;
+  return before - logged_.size();
 }
 
-void RuleLog::move(std::string_view target, std::optional<std::string_view> text,
+void RuleLog::move(std::string_view target, const std::optional<RuleOrText>& command,
                    std::string_view to) {
   for (Logged& one : logged_) {
-    if (is_it(one, target, text)) one.record.target = to;
+    if (is_it(one, target, command)) one.record.target = to;
   }
 }
 

@@ -5,12 +5,13 @@
 // same rules, whatever rules it is applied to, as long as no rule that it starts exists
 // already.
 //
-// Each command has a target, for logs that hold commands of several lists. It is kept as written,
-// with its parsed form; one that cannot be parsed is kept and makes no other redundant.
+// Each command has a target, for logs that hold commands of several lists. One that could not be
+// read is kept as text and makes no other redundant.
 //
 // Pure. A command costs time in proportion to those of the same rule.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <list>
 #include <optional>
@@ -28,8 +29,7 @@ class RuleLog {
  public:
   struct Record {
     std::string target;
-    std::string text;
-    std::optional<RuleChange> change = {};  // its parsed form
+    RuleOrText command;
   };
 
   RuleLog() = default;
@@ -39,13 +39,13 @@ class RuleLog {
   RuleLog& operator=(RuleLog&&) = default;
   ~RuleLog() = default;
 
-  void add(std::string_view target, std::string_view text);
-  // Removes and returns the commands of the target that are equivalent to this text, or have this
-  // text except for spaces; without a text, all commands of the target.
-  std::vector<std::string> forget(std::string_view target, std::optional<std::string_view> text);
+  void add(std::string_view target, RuleOrText command);
+  // Removes the commands of the target that are the same as this one except for spaces; without
+  // one, all commands of the target. Returns how many there were.
+  std::size_t forget(std::string_view target, const std::optional<RuleOrText>& command);
 
   // Moves those commands to another target instead.
-  void move(std::string_view target, std::optional<std::string_view> text, std::string_view to);
+  void move(std::string_view target, const std::optional<RuleOrText>& command, std::string_view to);
 
   std::vector<Record> records() const;
   std::size_t size() const { return logged_.size(); }
@@ -55,9 +55,10 @@ class RuleLog {
     Record record;
     std::uint64_t number;
 
-    bool is(Verb verb) const { return record.change && record.change->verb == verb; }
+    const RuleChange* change() const { return change_in(record.command); }
+    bool is(Verb verb) const { return change() != nullptr && change()->verb == verb; }
     std::string_view name() const {
-      return record.change ? std::string_view(record.change->name) : std::string_view();
+      return change() != nullptr ? std::string_view(change()->name) : std::string_view();
     }
   };
   using Place = std::list<Logged>::iterator;
@@ -67,7 +68,7 @@ class RuleLog {
   std::vector<Place> mergeable(const Logged& next) const;
   bool supersede(const Logged& next);
   static bool is_it(const Logged& one, std::string_view target,
-                    std::optional<std::string_view> text);
+                    const std::optional<RuleOrText>& command);
   Place erase(Place place);
 
   std::list<Logged> logged_;

@@ -129,6 +129,43 @@ std::vector<std::string> print_all(const std::vector<RuleChange>& changes) {
   return texts;
 }
 
+RuleOrText read_or_keep(std::string text, std::size_t size_max) {
+  if (text.size() > size_max) return text;
+  if (auto change = parse_rule(text)) return *std::move(change);
+  return text;
+}
+
+Result<RuleChange> rule_or_error(const RuleOrText& command) {
+  const RuleChange* const change = change_in(command);
+  return change != nullptr ? *change : parse_rule(std::get<std::string>(command));
+}
+
+std::string print(const RuleOrText& command) {
+  const RuleChange* const change = change_in(command);
+  return change != nullptr ? print(*change) : std::get<std::string>(command);
+}
+
+std::string conds_for_job(std::string_view job) {
+  return fmt::format("{}={{{}}}", field_name(Field::kJobid), job);
+}
+
+std::string conds_for_all_jobs() { return conds_for_job("*"); }
+
+std::optional<std::string_view> job_in_conds(std::string_view conds) {
+  const std::string_view field = field_name(Field::kJobid);
+  if (conds.starts_with(field) && conds.substr(field.size()).starts_with('=')) {
+    conds.remove_prefix(field.size() + 1);
+  }
+  if (conds.size() < 3 || conds.front() != '{' || conds.back() != '}') return std::nullopt;
+  return conds.substr(1, conds.size() - 2);
+}
+
+Error name_rule(Error error, std::string_view text) {
+  error.where =
+      fmt::format("rule {}{}{}", quote(text), error.where.empty() ? "" : ", ", error.where);
+  return error;
+}
+
 RuleChange in_full(RuleChange change, FieldSet type) {
   if (!change.is_old_form || type.size() != 1) return change;
   change.is_old_form = false;

@@ -24,6 +24,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "weir/base/result.h"
@@ -69,6 +70,30 @@ RuleChange stop_of(std::string name, Heads heads = Heads::kBoth);
 Result<RuleChange> parse_rule(std::string_view text);
 std::string print(const RuleChange& change);
 std::vector<std::string> print_all(const std::vector<RuleChange>& changes);
+
+// A command from outside, read once: the change that it means, or its text if it cannot be read.
+// Journals may contain such text, for example of a newer version; it is kept, and reported by
+// whoever would apply it.
+using RuleOrText = std::variant<RuleChange, std::string>;
+// Text that is longer than this cannot be read either.
+RuleOrText read_or_keep(std::string text, std::size_t size_max = kPrintedMax);
+// The change; nullptr if it could not be read.
+inline const RuleChange* change_in(const RuleOrText& command) {
+  return std::get_if<RuleChange>(&command);
+}
+// The change, or why it could not be read.
+Result<RuleChange> rule_or_error(const RuleOrText& command);
+std::string print(const RuleOrText& command);
+
+// Conditions of rules that are not read from text. REQUIRES: the job has none of ,&{}* and blanks.
+std::string conds_for_job(std::string_view job);
+std::string conds_for_all_jobs();
+// The job, if these are conditions for just one: "jobid={a}", or "{a}" as lists of one field show
+// it. Nothing is said about the characters of the job.
+std::optional<std::string_view> job_in_conds(std::string_view conds);
+
+// An error of a rule, with its text: "rule 'start a ...', column 9: ...".
+Error name_rule(Error error, std::string_view text);
 
 // "reg ", "hp " or nothing.
 std::string_view head_prefix(Heads heads);

@@ -139,7 +139,14 @@ RuleKeys draw_keys() {
   if (maybe()) keys.burst_bytes = Bytes{*rc::gen::inRange<std::uint64_t>(1, UINT64_MAX / 2)};
   for (const RuleKey& key : rule_keys()) {
     if (key.use == RuleKey::Use::kPlace || key.members.given(keys) || !maybe()) continue;
-    if (key.name != "burst") RC_ASSERT(key.read(key.example, keys).has_value());
+    if (key.name == "burst" || key.name == "reserve") continue;
+    RC_ASSERT(key.read(key.example, keys).has_value());
+  }
+  // At most the limit, and not of a cluster.
+  if (maybe() && !keys.scope) {
+    keys.reserve.emplace();
+    if (maybe()) *keys.reserve = Reserve{Rate::per_second(1), false};
+    if (maybe() && keys.bps) *keys.reserve = Reserve{*keys.bps, true};
   }
   return keys;
 }
@@ -195,6 +202,36 @@ TEST(RuleSpecProperty, ALostKeyIsFound) {
   ASSERT_EQ(changes.size(), 1U);
   changes[0].keys.burst_ops.reset();
   EXPECT_NE(merge(from, changes[0]).value(), to);
+}
+
+TEST(RuleOrText, IsReadOnceAndKeptIfItCannotBe) {
+  const RuleOrText read = read_or_keep("start a  jobid={a} burst=9 rate=5 ");
+  ASSERT_NE(change_in(read), nullptr);
+  EXPECT_EQ(print(read), "start a  jobid={a} rate=5 burst=9");
+  EXPECT_EQ(rule_or_error(read), *change_in(read));
+  const RuleOrText kept = read_or_keep("start a jobid={a} hue=5");
+  EXPECT_EQ(change_in(kept), nullptr);
+  EXPECT_EQ(print(kept), "start a jobid={a} hue=5");
+  EXPECT_EQ(rule_or_error(kept).error().code, std::errc::invalid_argument);
+  EXPECT_EQ(change_in(read_or_keep("stop a", 5)), nullptr) << "longer than 5 bytes";
+}
+
+TEST(RuleSpec, ConditionsForAJobAreReadBack) {
+  for (const std::string job : {"dd.0", "a=b", "\"x\"", "jobid=5"}) {
+    const std::string conds = conds_for_job(job);
+    EXPECT_EQ(job_in_conds(conds), job);
+    EXPECT_EQ(job_in_conds(conds.substr(conds.find('{'))), job) << "as lists of one field show it";
+    const auto command = bind(start_of({.name = "a", .conds = conds}), {Field::kJobid});
+    ASSERT_TRUE(command) << command.error().message();
+    EXPECT_TRUE(command->conditions.matches({.job = JobId(job)}));
+    EXPECT_FALSE(command->conditions.matches({.job = JobId("other")}));
+  }
+  const auto all = bind(start_of({.name = "a", .conds = conds_for_all_jobs()}), {Field::kJobid});
+  ASSERT_TRUE(all);
+  EXPECT_TRUE(all->conditions.matches({.job = JobId("other")}));
+  for (const char* const none : {"", "{}", "jobid={}", "uid={5}", "jobid=a", "jobid={a", "*"}) {
+    EXPECT_EQ(job_in_conds(none), std::nullopt) << none;
+  }
 }
 
 }  // namespace

@@ -29,6 +29,7 @@ Target::Options target_options(const LockGateOptions& options) {
   Target::Options target;
   target.gate.nodemaps = nodemaps_named(options.nodemaps);
   target.gate.rules.watched_queues = serve::kWatchedQueues;
+  target.timed_jobs_max = serve::kTimedJobs;
   return target;
 }
 
@@ -42,9 +43,7 @@ Result<std::unique_ptr<LockGate>> LockGate::create(const LockGateOptions& option
   if (auto done = write_nrs_policies(made->target_, options.policy, now); !done) {
     return tl::unexpected(done.error());
   }
-  const auto rules = made->target_.read_rules(options.rules);
-  if (!rules) return tl::unexpected(rules.error());
-  if (auto done = made->target_.apply_rules(*rules, now); !done) {
+  if (auto done = made->target_.apply_rules(options.rules, now); !done) {
     return tl::unexpected(done.error());
   }
   return made;

@@ -32,6 +32,7 @@
 #include "weir/base/ring.h"
 #include "weir/base/time.h"
 #include "weir/classify/attributes.h"
+#include "weir/classify/rule_spec.h"
 #include "weir/lock/message.h"
 #include "weir/lock/server.h"
 #include "weir/serve/trace_file.h"
@@ -41,8 +42,8 @@ namespace weir::cluster {
 
 struct LockGateOptions {
   lock::ServerOptions server{};
-  std::string policy = "fifo";        // as written to nrs_policies
-  std::vector<std::string> rules;     // as written to nrs_tbf_rule
+  std::string policy = "fifo";  // as written to nrs_policies
+  std::vector<RuleChange> rules;
   std::vector<std::string> nodemaps;  // names
   lock::SecretOf secret_of;           // required
   serve::TraceFile* trace = nullptr;  // records the Target's calls; outlives the gate

@@ -93,7 +93,7 @@ LockGateOptions limited() {
   LockGateOptions options;
   options.secret_of = lock::open_secret;
   options.policy = "tbf jobid";
-  options.rules = {"start scan jobid={scan} rate=10 burst=1"};
+  options.rules = {parse_rule("start scan jobid={scan} rate=10 burst=1").value()};
   return options;
 }
 
@@ -173,7 +173,7 @@ TEST_F(LockGateTest, WhatAClientAskedForGoesWithIt) {
 
 TEST_F(LockGateTest, ARuleThatIsNoneIsRefused) {
   LockGateOptions options = limited();
-  options.rules = {"start scan jobid={scan} rate=none"};
+  options.rules = {parse_rule("start scan uid={5} rate=10").value()};
   EXPECT_FALSE(LockGate::create(options, 1, lock::LockServer::Start::kFresh, now));
 }
 

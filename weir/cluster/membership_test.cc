@@ -1,40 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Without an etcd: each call is answered once, whenever the membership stops. tests/cluster covers
-// answers of etcd.
+// Without an etcd: each call is answered once, whenever the membership stops. etcd_client_test.cc
+// and tests/cluster cover answers of etcd.
 #include "weir/cluster/membership.h"
 
 #include <atomic>
 #include <future>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "weir/cluster/listener_for_tests.h"
 
 namespace weir::cluster {
 namespace {
 
 struct MembershipTest : ::testing::Test {
   MembershipTest() {
-    auto made = Membership::create(
-        {.name = "a",
-         .incarnation = 1,
-         .address = "127.0.0.1:1",
-         .prefix = "/weir",
-         .etcd = {.endpoints = {"127.0.0.1:1"},
-                  .user = {},
-                  .password = {},
-                  .tls_directory = {},
-                  .timeout = std::chrono::seconds{60}}},
-        {.heard = [](const MembershipView&) { ADD_FAILURE() << "of an etcd that is not there"; },
-         .confirmed = [](Instant) {},
-         .deposed = [] {},
-         .may_lead = [] { return true; },
-         .connected = [] { return Membership::Connected{}; },
-         .is_led = [] { return false; },
-         .check = [](const std::string&, const RuleChange&) -> Result<void> { return {}; },
-         .say = [](std::string_view) {},
-         .unheard = [this](const Error&) { ++unheard; }});
+    Membership::Listener listener = alone_listener();
+    listener.heard = [](const MembershipView&) { ADD_FAILURE() << "of an etcd that is not there"; };
+    listener.unheard = [this](const Error&) { ++unheard; };
+    auto made = Membership::create({.name = "a",
+                                    .incarnation = 1,
+                                    .address = "127.0.0.1:1",
+                                    .prefix = "/weir",
+                                    .etcd = {.endpoints = {"127.0.0.1:1"},
+                                             .user = {},
+                                             .password = {},
+                                             .tls_directory = {},
+                                             .timeout = std::chrono::seconds{60}}},
+                                   std::move(listener));
     EXPECT_TRUE(made) << made.error().message();
     membership = std::move(*made);
   }

@@ -16,9 +16,9 @@ using serve::Server;
 using serve::Service;
 
 // The rules of the service in the file; empty if the file does not list it.
-const std::vector<std::string>& rules_of(const serve::ServeOptions& options,
-                                         std::string_view service) {
-  static const std::vector<std::string> none;
+const std::vector<RuleChange>& rules_of(const serve::ServeOptions& options,
+                                        std::string_view service) {
+  static const std::vector<RuleChange> none;
   const auto found = std::find_if(options.services.begin(), options.services.end(),
                                   [&](const auto& one) { return one.name == service; });
   return found == options.services.end() ? none : found->rules;
@@ -57,7 +57,7 @@ FileFollower::FileFollower(Read read, serve::ServeOptions started_with)
     : read_(std::move(read)), applied_(std::move(started_with)) {}
 
 Result<std::vector<RuleChange>> FileFollower::plan_rules(const serve::KeptRules& rules,
-                                                         const std::vector<std::string>& file) {
+                                                         const std::vector<RuleChange>& file) {
   auto changes = rules.plan_file(file);
   if (!changes) return tl::unexpected(changes.error());
   if (*changes) return std::move(**changes);

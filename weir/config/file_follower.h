@@ -48,7 +48,7 @@ class FileFollower {
   using RulePlans = std::vector<std::pair<std::string, std::vector<RuleChange>>>;
 
   static Result<std::vector<RuleChange>> plan_rules(const serve::KeptRules& rules,
-                                                    const std::vector<std::string>& file);
+                                                    const std::vector<RuleChange>& file);
   static Result<RulePlans> check(const serve::Server& server, const ServeReload& plan,
                                  const serve::ServeOptions& wanted);
 

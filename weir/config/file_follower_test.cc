@@ -45,7 +45,10 @@ class FileFollowerTest : public ::testing::Test {
     return follower_->follow(*server_);
   }
   void command(const std::string& text) {
-    ASSERT_TRUE(rules().apply(text, serve::KeptRules::Keeping::kTemporary, server_->now())) << text;
+    const auto change = parse_rule(text);
+    ASSERT_TRUE(change);
+    ASSERT_TRUE(rules().apply(*change, serve::KeptRules::Keeping::kTemporary, server_->now()))
+        << text;
   }
   Target& target() { return server_->find_service("ost_io")->target; }
   serve::KeptRules& rules() { return server_->find_service("ost_io")->rules; }
@@ -115,8 +118,8 @@ TEST_F(FileFollowerTest, ReadsTheFileUnderOtherPoliciesToo) {
 
 TEST_F(FileFollowerTest, PutsRulesOfTheFileBehindThoseThatAreStartedAfterThem) {
   start("'start a jobid={a} rate=1'");
-  ASSERT_TRUE(rules().apply("start kept jobid={k} rate=9", serve::KeptRules::Keeping::kKept,
-                            server().now()));
+  ASSERT_TRUE(rules().apply(parse_rule("start kept jobid={k} rate=9").value(),
+                            serve::KeptRules::Keeping::kKept, server().now()));
   edit("'start a jobid={a} rate=1', 'start b jobid={b} rate=1'");
   EXPECT_EQ(names(), "kept b a default ") << "as after a restart";
 }

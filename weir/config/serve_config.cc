@@ -55,12 +55,14 @@ const std::array<Part, 13>& parts() {
       {"groups", {"length", "quiesce", "quiet_max"}},
       {"group", {"name", "nids", "length"}},
       {"service",
-       {"name", "policy", "rules", "adaptive", "capacity", "slots", "hp_slots", "latency_target",
-        "period", "cost", "classes"}},
+       {"name", "policy", "tunables", "rules", "adaptive", "capacity", "slots", "hp_slots",
+        "latency_target", "period", "cost", "classes"}},
       {"export",
        {"name", "store", "size", "direct", "force", "read_only", "description", "service",
         "block_min", "block_preferred", "block_max"}},
-      {"nfs", {"name", "listen", "server", "service", "max_wait"}},
+      {"nfs",
+       {"name", "listen", "server", "service", "max_wait", "mount_port", "lock_port", "status_port",
+        "portmap_port", "rpc_tls", "source", "send_proxy", "accept_proxy"}},
   }};
   return parts;
 }
@@ -286,8 +288,15 @@ void read_lock(const TomlTable& table, serve::LockOptions& lock) {
                  checked.error().hint);
   }
   lock.policy = table.text("policy", lock.policy);
+  std::size_t number = 0;
   for (const TomlTable::Item& item : table.texts("rules")) {
-    lock.rules.push_back(with_plain_rates(item.text));
+    ++number;
+    auto rule = parse_rule(with_plain_rates(item.text));
+    if (rule) {
+      lock.rules.push_back(*std::move(rule));
+    } else {
+      refuse_with(table, item.at, fmt::format("rule {}", number), rule.error());
+    }
   }
   lock.insecure = table.flag("insecure", false);
 }
@@ -346,7 +355,8 @@ class RuleTrial {
 
   bool has_rules() const { return lists_[0] || lists_[1]; }
 
-  Result<void> apply(std::string_view text) {
+  // Returns the change that the text means.
+  Result<RuleChange> apply(std::string_view text) {
     auto command =
         parse_command(text, type_, [this](std::string_view name) { return id_of(name); });
     if (!command) return tl::unexpected(command.error());
@@ -366,10 +376,11 @@ class RuleTrial {
                                              : "tbf does not run for high-priority requests",
                       "write reg or hp before the command");
         }
-        if (auto done = applies ? list->apply(*command) : list->check(*command); !done) return done;
+        const auto done = applies ? list->apply(*command) : list->check(*command);
+        if (!done) return tl::unexpected(done.error());
       }
     }
-    return {};
+    return static_cast<RuleChange&&>(*command);
   }
 
  private:
@@ -398,6 +409,12 @@ void read_rules(const TomlTable& table, const ServeOptions& options,
   } else {
     WEIR_ASSERT(write_nrs_policies(target, service.policy, Instant{}).has_value());
   }
+  for (const TomlTable::Item& item : table.texts("tunables")) {
+    if (const auto set = set_tunable(target, service.policy, item.text, Instant{}); !set) {
+      refuse_with(table, item.at, "tunables", set.error());
+    }
+    service.tunables.push_back(item.text);
+  }
   RuleTrial trial(target, options.nodemaps);
   std::size_t number = 0;
   for (const TomlTable::Item& item : table.texts("rules")) {
@@ -407,11 +424,12 @@ void read_rules(const TomlTable& table, const ServeOptions& options,
                    "rules require the policy tbf");
       return;
     }
-    const std::string rule = with_plain_rates(item.text);
-    if (const auto applied = trial.apply(rule); !applied) {
-      refuse_with(table, item.at, fmt::format("rule {}", number), applied.error());
+    auto rule = trial.apply(with_plain_rates(item.text));
+    if (rule) {
+      service.rules.push_back(*std::move(rule));
+    } else {
+      refuse_with(table, item.at, fmt::format("rule {}", number), rule.error());
     }
-    service.rules.push_back(rule);
   }
 }
 
@@ -690,6 +708,21 @@ void read_export(const TomlTable& table, ServeOptions& options) {
   options.exports.push_back(std::move(exported));
 }
 
+void read_relay(const TomlTable& table, std::string_view key,
+                std::optional<serve::RelayPorts>& relay) {
+  if (!table.has(key)) return;
+  const auto ports = serve::parse_relay(table.text(key, ""));
+  if (ports) relay = *ports;
+  if (!ports) refuse_with(table, table.place_of(key), key, ports.error());
+}
+
+void read_relays(const TomlTable& table, serve::NfsOptions& gateway) {
+  read_relay(table, "mount_port", gateway.mount);
+  read_relay(table, "lock_port", gateway.lock);
+  read_relay(table, "status_port", gateway.status);
+  read_relay(table, "portmap_port", gateway.portmap);
+}
+
 void read_nfs(const TomlTable& table, ServeOptions& options) {
   using serve::NfsOptions;
   if (!has_room(table, options.nfs, Bounds::kGatewaysMax)) return;
@@ -713,6 +746,17 @@ void read_nfs(const TomlTable& table, ServeOptions& options) {
   gateway.service = service_name(table, options);
   gateway.max_wait =
       table.time("max_wait", gateway.max_wait, NfsOptions::kMaxWaitMin, NfsOptions::kMaxWaitMax);
+  read_relays(table, gateway);
+  const std::string tls = table.text("rpc_tls", "refuse");
+  gateway.passes_tls = tls == "pass";
+  if (tls != "pass" && tls != "refuse") {
+    table.refuse("rpc_tls", "is not valid", "expected 'refuse' or 'pass'");
+  }
+  const auto source = serve::parse_source(table.text("source", "any"));
+  if (source) gateway.source = *source;
+  if (!source) refuse_with(table, table.place_of("source"), "source", source.error());
+  gateway.sends_proxy = table.flag("send_proxy", false);
+  gateway.accepts_proxy = read_nids(table, "accept_proxy");
   options.nfs.push_back(std::move(gateway));
 }
 

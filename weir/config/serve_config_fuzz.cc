@@ -31,9 +31,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
   WEIR_ASSERT(!is_default ||
               config::plan_reload(*options, serve::ServeOptions{}) == config::ServeReload{});
   for (const serve::ServiceOptions& service : options->services) {
-    std::vector<RuleChange> rules;
-    for (const std::string& rule : service.rules) rules.push_back(parse_rule(rule).value());
-    const auto started = rule_changes({}, rules);
+    const auto started = rule_changes({}, service.rules);
     WEIR_ASSERT(started && started->size() == service.rules.size());
   }
   return 0;

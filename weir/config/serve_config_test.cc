@@ -115,6 +115,13 @@ store = "device:/dev/sdb"
 force = true
 )";
 
+// A key for policies with tunables.
+constexpr const char* kEveryKeyOfPolicies = R"([[service]]
+name = "robin"
+policy = "crrn"
+tunables = ["quantum=8"]
+)";
+
 // The other keys of its table, separate so that the line numbers in messages above do not change.
 constexpr const char* kEveryKeyOfSlurm = R"([jobs]
 slurm = true
@@ -133,6 +140,14 @@ listen = ["10.0.0.1", ":2050"]
 server = "nfs.example.org:2049"
 service = "home"
 max_wait = "5s"
+source = "reserved"
+mount_port = "20048"
+lock_port = "0:4045"
+status_port = "4046"
+portmap_port = "111"
+rpc_tls = "pass"
+send_proxy = true
+accept_proxy = ["10.0.0.[7-9]@tcp", "10.0.1.1@tcp"]
 )";
 
 std::vector<std::string> mistakes_of(const std::string& text) {
@@ -214,18 +229,19 @@ TEST(ServeConfig, ReadsEveryKeyOfServicesAndExports) {
   EXPECT_EQ(options.nodemaps[0], (serve::NodemapOptions{"visitors", nids("192.168.[0-3].*@tcp")}));
   const serve::Capacity capacity{serve::Capacity::Kind::kOps, Rate::per_second(4000)};
   ASSERT_EQ(options.services.size(), 1U);
-  EXPECT_EQ(options.services[0],
-            (serve::ServiceOptions{
-                .name = "fast",
-                .policy = "tbf nid+nodemap",
-                .rules = {"start a nodemap={visitors} rate=5", "change default rate=100"},
-                .adaptive = serve::Adaptive::kPaper,
-                .capacity = capacity,
-                .slots = 8,
-                .hp_slots = 2,
-                .period = milliseconds{50},
-                .cost = Cost::affine(1, 2),
-                .classes = 100}));
+  EXPECT_EQ(
+      options.services[0],
+      (serve::ServiceOptions{.name = "fast",
+                             .policy = "tbf nid+nodemap",
+                             .rules = {parse_rule("start a nodemap={visitors} rate=5").value(),
+                                       parse_rule("change default rate=100").value()},
+                             .adaptive = serve::Adaptive::kPaper,
+                             .capacity = capacity,
+                             .slots = 8,
+                             .hp_slots = 2,
+                             .period = milliseconds{50},
+                             .cost = Cost::affine(1, 2),
+                             .classes = 100}));
   serve::StoreOptions store;
   store.path = "/srv/e.img";
   store.size = Bytes{std::uint64_t{4} << 30};
@@ -244,7 +260,8 @@ TEST(ServeConfig, ReadsEveryKeyOfServicesAndExports) {
 // A key that is not read, or has no effect, would leave the options unchanged.
 TEST(ServeConfig, EveryKeyHasAnEffect) {
   std::set<std::string> tried;
-  for (const std::string text : {kEveryKey, kEveryKeyOfDevices, kEveryKeyOfSlurm, kEveryKeyOfNfs}) {
+  for (const std::string text :
+       {kEveryKey, kEveryKeyOfDevices, kEveryKeyOfPolicies, kEveryKeyOfSlurm, kEveryKeyOfNfs}) {
     const ServeOptions whole = parsed(text);
     std::string table;
     for (std::size_t begin = 0; begin < text.size();) {
@@ -273,6 +290,23 @@ TEST(ServeConfig, AGatewayNeedsAServerAndAnAddress) {
   ASSERT_EQ(options.nfs.size(), 1U);
   EXPECT_EQ(options.nfs[0].listen[0].port, serve::NfsOptions::kPort);
   EXPECT_EQ(options.nfs[0].listen[1].port, 2050);
+  EXPECT_EQ(options.nfs[0].source, serve::SourceMode::kReserved);
+  EXPECT_TRUE(options.nfs[0].sends_proxy);
+  EXPECT_TRUE(options.nfs[0].passes_tls);
+  EXPECT_EQ(options.nfs[0].mount, (serve::RelayPorts{20048, 20048}));
+  EXPECT_EQ(options.nfs[0].lock, (serve::RelayPorts{0, 4045}));
+  for (const char* const wrong : {"mount_port = '0'", "mount_port = 'x'", "lock_port = '1:70000'",
+                                  "status_port = '1:'", "rpc_tls = 'on'"}) {
+    EXPECT_EQ(
+        mistakes_of(std::string("[[nfs]]\nlisten = [':1']\nserver = 'a'\n") + wrong + "\n").size(),
+        1U)
+        << wrong;
+  }
+  EXPECT_TRUE(options.nfs[0].accepts_proxy.value().matches(parse_nid("10.0.1.1@tcp").value()));
+  EXPECT_FALSE(options.nfs[0].accepts_proxy->matches(parse_nid("10.0.0.6@tcp").value()));
+  EXPECT_EQ(mistakes_of("[[nfs]]\nlisten = [':1']\nserver = 'a'\nsource = 'low'\n"),
+            (std::vector<std::string>{
+                "f:4:10: nfs: source: 'low' is not a source; expected any, reserved or client"}));
   EXPECT_EQ(mistakes_of("[[nfs]]\n"),
             (std::vector<std::string>{"f:1:1: nfs: listen is missing; such as [':2049']",
                                       "f:1:1: nfs: server is missing; HOST[:PORT] of the NFS "
@@ -339,7 +373,7 @@ TEST(ServeConfig, AClusterNeedsAStateFileAndSaysHowItStartsWithoutRules) {
 TEST(ServeConfig, RulesOfTheClusterAreNotOfAFile) {
   ServeOptions options = parsed(kEveryKey);
   EXPECT_TRUE(serve::check(options));
-  options.services[0].rules = {"start b nid={*@tcp} rate=5 scope=cluster"};
+  options.services[0].rules = {parse_rule("start b nid={*@tcp} rate=5 scope=cluster").value()};
   EXPECT_FALSE(serve::check(options));
   options.cluster = {};
   EXPECT_TRUE(serve::check(options));
@@ -530,6 +564,10 @@ TEST(ServeConfig, RefusesPoliciesThatAreNone) {
       "f:2:10: service: policy: "));
   EXPECT_TRUE(
       mistakes_of("[[service]]\npolicy = 'lifo'\n")[0].starts_with("f:2:10: service: policy: "));
+  EXPECT_TRUE(mistakes_of("[[service]]\npolicy = 'crrn'\ntunables = ['quantum=8']\n").empty());
+  EXPECT_TRUE(
+      mistakes_of("[[service]]\npolicy = 'crrn'\ntunables = ['quantum=0']\n")[0].starts_with(
+          "f:3:13: service: tunables: "));
   EXPECT_EQ(mistakes_of("[[service]]\npolicy = 'fifo'\nrules = ['start a jobid={a}']\n"),
             (std::vector<std::string>{"f:3:9: service: rules have no effect under 'fifo'; "
                                       "rules require the policy tbf"}));
@@ -629,13 +667,15 @@ TEST(ServeConfigLock, IsReadAndOffWithoutAnAddress) {
 
 TEST(ServeConfigLock, WhatWouldNotBeSafeIsRefused) {
   EXPECT_NE(refused("limit = 500", "limit = 0").find("limit"), std::string::npos);
+  EXPECT_NE(refused("start a jobid={a} rate=5", "start a jobid={a} rate=none").find("rule 1: col"),
+            std::string::npos);
   EXPECT_NE(refused("grace = \"20s\"", "grace = \"11s\"").find("quarter"), std::string::npos);
   EXPECT_NE(refused("preset = \"dld\"", "preset = \"none\"").find("preset"), std::string::npos);
   EXPECT_NE(refused("listen = \"10.0.0.1:5\"", "listen = \"nowhere:x\"").find("lock"),
             std::string::npos);
   ServeOptions options = parsed(kEveryKey);
   EXPECT_TRUE(serve::check(options));
-  options.lock.rules = {"start a jobid={a} rate=none"};
+  options.lock.rules = {parse_rule("start a uid={5} rate=5").value()};
   EXPECT_FALSE(serve::check(options));
   options = parsed(kEveryKey);
   options.trace_file.clear();

@@ -104,10 +104,11 @@ class Plan {
   }
 
   void plan_service(const ServiceOptions& old, const ServiceOptions& service) {
-    const auto& [name, policy, rules, more_rules, adaptive, capacity, slots, hp_slots,
+    const auto& [name, policy, tunables, rules, more_rules, adaptive, capacity, slots, hp_slots,
                  latency_target, period, cost, classes] = service;
     const std::string called = "service " + quote(name);
     restart_if(old.policy != policy, called + ": policy");
+    restart_if(old.tunables != tunables, called + ": tunables");
     restart_if(old.adaptive != adaptive, called + ": adaptive");
     restart_if(old.slots != slots, called + ": slots");
     restart_if(old.hp_slots != hp_slots, called + ": hp_slots");
@@ -119,7 +120,7 @@ class Plan {
     if (old.rules != rules) {
       // Under another policy, or with other nodemaps, the commands would have another meaning.
       const bool stands = old.policy == policy && before_.nodemaps == after_.nodemaps;
-      auto changes = stands ? rule_changes(read(old.rules), read(rules)) : std::nullopt;
+      auto changes = stands ? rule_changes(old.rules, rules) : std::nullopt;
       restart_if(!changes, called + ": rules");
       if (changes) {
         for (const RuleChange& one : *changes) {
@@ -140,15 +141,6 @@ class Plan {
       }
     }
     if (!reload.changes.empty() || reload.capacity) plan_.services.push_back(std::move(reload));
-  }
-
-  // They were checked when the file was read.
-  static std::vector<RuleChange> read(const std::vector<std::string>& rules) {
-    std::vector<RuleChange> changes;
-    for (const std::string& text : rules) {
-      if (auto rule = parse_rule(text)) changes.push_back(*std::move(rule));
-    }
-    return changes;
   }
 
   static std::string print(const serve::Capacity& capacity) {
@@ -214,7 +206,7 @@ ServeOptions reached(ServeOptions before, const ServeReload& plan, const ServeOp
     if (reload.capacity) service->capacity = *reload.capacity;
     if (reload.changes.empty()) continue;
     const auto wanted = find(after.services, reload.service);
-    service->rules = wanted == after.services.end() ? std::vector<std::string>{} : wanted->rules;
+    service->rules = wanted == after.services.end() ? std::vector<RuleChange>{} : wanted->rules;
   }
   for (const ShapeReload& reload : plan.shapes) {
     find(before.exports, reload.exported)->store.shape = reload.shape;

@@ -297,21 +297,32 @@ class SlurmJobs::Matcher {
   std::optional<Place> owner_;
 };
 
+std::string SlurmJobs::id_of(const Job& job, const JobPattern& pattern) {
+  std::string id;
+  for (const JobPattern::Piece& piece : pattern.pieces()) {
+    id += piece.code == JobPattern::Code::kText  ? piece.text
+          : piece.code == JobPattern::Code::kJob ? std::to_string(job.number).substr(0, piece.most)
+                                                 : std::to_string(job.user).substr(0, piece.most);
+  }
+  id.resize(std::min(id.size(), JobId::kSizeMax));
+  return id;
+}
+
+std::vector<SlurmJobs::HostJob> SlurmJobs::hosts(const JobPattern& pattern) const {
+  std::vector<HostJob> all;
+  for (const auto& [host, place] : hosts_) {
+    if (!place.is_shared) all.push_back({host, id_of(jobs_[place.job], pattern)});
+  }
+  return all;
+}
+
 SlurmJobs::Sizes SlurmJobs::sizes(const JobPattern& pattern,
                                   const std::vector<std::string>& seen) const {
   Sizes sizes;
   std::map<std::string, std::uint64_t> sums;
   if (pattern.is_known()) {
     for (const Job& job : jobs_) {
-      std::string id;
-      for (const JobPattern::Piece& piece : pattern.pieces()) {
-        id += piece.code == JobPattern::Code::kText ? piece.text
-              : piece.code == JobPattern::Code::kJob
-                  ? std::to_string(job.number).substr(0, piece.most)
-                  : std::to_string(job.user).substr(0, piece.most);
-      }
-      id.resize(std::min(id.size(), JobId::kSizeMax));
-      sums[id] += job.nodes;
+      sums[id_of(job, pattern)] += job.nodes;
     }
   } else {
     Matcher matcher(*this, pattern);

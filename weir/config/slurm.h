@@ -84,6 +84,16 @@ class SlurmJobs {
   // EINVAL for text that is not JSON of squeue. Entries without a number or nodes are ignored.
   static Result<SlurmJobs> parse(std::string_view json);
 
+  struct HostJob {
+    std::string host;  // short name
+    std::string job;   // id in the storage system
+
+    bool operator==(const HostJob&) const = default;
+  };
+
+  // The job of each host that only one job uses. REQUIRES: the pattern is known.
+  std::vector<HostJob> hosts(const JobPattern& pattern) const;
+
   // `seen` are ids in the storage system, in any order; they are ignored if the pattern is known.
   Sizes sizes(const JobPattern& pattern, const std::vector<std::string>& seen) const;
 
@@ -95,6 +105,7 @@ class SlurmJobs {
   class Matcher;
 
   void place(std::string_view hosts, std::size_t job);
+  static std::string id_of(const Job& job, const JobPattern& pattern);
 
   std::vector<Job> jobs_;                            // in the order of numbers
   std::map<std::string, Place, std::less<>> hosts_;  // short names

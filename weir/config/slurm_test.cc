@@ -87,6 +87,19 @@ TEST(Slurm, HostsThatAreSharedOrUnknownCountOneNodeAndAreCounted) {
   EXPECT_EQ(sizes("%j@%H", {"8@n5"}).shared, 0U);
 }
 
+TEST(Slurm, JobsOfHostsThatOneJobUses) {
+  const auto jobs = SlurmJobs::parse(kHosts).value();
+  const auto hosts = jobs.hosts(JobPattern::parse_known("job%j").value());
+  using Host = SlurmJobs::HostJob;
+  EXPECT_EQ(hosts, (std::vector<Host>{{"big", "job10"},
+                                      {"n1", "job7"},
+                                      {"n2", "job7"},
+                                      {"n3", "job7"},
+                                      {"n4", "job7"},
+                                      {"n9", "job10"}}))
+      << "n5 is shared";
+}
+
 TEST(Slurm, ListsOfHosts) {
   using Hosts = std::vector<std::string>;
   EXPECT_EQ(*expand_hosts("n[1-3,7],login1", 9), (Hosts{"n1", "n2", "n3", "n7", "login1"}));

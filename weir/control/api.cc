@@ -56,7 +56,7 @@ HttpResponse service_answer(const ServiceSnapshot& shot, std::string_view what,
   auto body = service_json(shot, what, query.value_or(ListQuery{}));
   if (body) return {.body = std::move(*body)};
   return error_response(404, "a service has no " + quote(what),
-                        "use policies, rules, classes, jobs, ledger or capacity");
+                        "use policies, tunables, rules, classes, jobs, ledger or capacity");
 }
 
 }  // namespace
@@ -106,6 +106,8 @@ std::string params_json(const std::vector<ParamOutcome>& outcomes) {
   Json all = Json::array();
   for (const ParamOutcome& outcome : outcomes) {
     Json one{{"path", outcome.path}, {"file", outcome.slashed}};
+    if (outcome.is_writable) one["writable"] = true;
+    if (outcome.is_folder) one["folder"] = true;
     if (outcome.error.code == std::errc{}) {
       one["value"] = outcome.value;
       if (!outcome.note.empty()) one["note"] = outcome.note;

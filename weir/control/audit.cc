@@ -2,6 +2,7 @@
 #include "weir/control/audit.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <string_view>
 
@@ -11,6 +12,7 @@
 #include "weir/classify/rule_spec.h"
 #include "weir/control/params.h"
 #include "weir/control/snapshot.h"
+#include "weir/serve/event_log.h"
 
 namespace weir::control {
 namespace {
@@ -79,8 +81,8 @@ std::string rule_or_policy(serve::Server& server, const Change& change) {
     return of_services(server, matches,
                        [](const serve::Service& one) { return policy_text_of(one.target); });
   }
-  const auto rule = parse_rule(change.value.value_or(""));
-  if (!rule) return "none";
+  const RuleChange* const rule = change.rule ? change_in(*change.rule) : nullptr;
+  if (rule == nullptr) return "none";
   return of_services(server, matches,
                      [&](const serve::Service& one) { return rule_text(one.target, rule->name); });
 }
@@ -95,12 +97,24 @@ std::string audit_line(const AuditEntry& entry) {
       entry.error.empty() ? std::string("ok") : in_quotes(entry.error));
 }
 
+void audit(const AuditEntry& entry) {
+  const std::array<host::LogField, 7> fields = {
+      {{"WEIR_WHO", entry.who},
+       {"WEIR_WHAT", entry.what},
+       {"WEIR_ON", entry.on},
+       {"WEIR_BEFORE", entry.before},
+       {"WEIR_AFTER", entry.after},
+       {"WEIR_GENERATION", entry.generation},
+       {"WEIR_RESULT", entry.error.empty() ? "ok" : entry.error}}};
+  serve::EventLog::audit(audit_line(entry), fields);
+}
+
 AuditEntry audit_entry(const Change& change) {
   AuditEntry entry;
   entry.on = change.target;
   switch (change.kind) {
     case Change::Kind::kParam:
-      entry.what = change.value.value_or("");
+      entry.what = value_text(change);
       break;
     case Change::Kind::kJob:
       entry.what = change.nodes == 0 ? "remove nodes" : fmt::format("nodes={}", change.nodes);
@@ -110,7 +124,7 @@ AuditEntry audit_entry(const Change& change) {
       entry.what = "capacity=" + change.value.value_or("");
       break;
     case Change::Kind::kForget:
-      entry.what = "forget " + change.value.value_or("");
+      entry.what = "forget " + value_text(change);
       break;
   }
   return entry;

@@ -8,6 +8,7 @@
 //
 // Keys are always the same and in this order; values are quoted, with every byte that could end a
 // line or act on a terminal escaped. weir serve adds lines of its own for start, reload and stop.
+// The journal of systemd gets the values as fields too: WEIR_WHO, WEIR_WHAT and so on.
 #pragma once
 
 #include <string>
@@ -28,6 +29,8 @@ struct AuditEntry {
 };
 
 std::string audit_line(const AuditEntry& entry);
+// Logs it.
+void audit(const AuditEntry& entry);
 // The entry of a change that was made or refused.
 AuditEntry audit_entry(const Change& change);
 

@@ -7,7 +7,8 @@ namespace weir::control {
 namespace {
 
 TEST(Audit, ALineHasTheSameKeysInTheSameOrder) {
-  AuditEntry entry = audit_entry({.target = rule_path("ost_io"), .value = "change dd rate=2"});
+  AuditEntry entry =
+      audit_entry(param_change(Change::Kind::kParam, rule_path("ost_io"), "change dd rate=2"));
   entry.who = "token deploy";
   entry.before = "rate=1";
   entry.after = "rate=2";

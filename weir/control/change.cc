@@ -13,8 +13,8 @@
 #include "weir/adapt/allocator.h"
 #include "weir/base/quote.h"
 #include "weir/classify/rule_log.h"
-#include "weir/classify/rule_spec.h"
 #include "weir/control/job_sizes.h"
+#include "weir/target/nrs_text.h"
 
 namespace weir::control {
 namespace {
@@ -22,7 +22,23 @@ namespace {
 using Json = nlohmann::json;
 constexpr std::string_view kRuleLeaf = ".nrs_tbf_rule";
 constexpr std::string_view kPolicyLeaf = ".nrs_policies";
-constexpr std::string_view kQuantumLeaf = ".nrs_crrn_quantum";
+constexpr std::string_view kTunableLeaf = ".nrs_";  // and what follows, unless it is one of those
+
+bool is_tunable(const Change& change) {
+  return change.kind == Change::Kind::kParam && !is_rule(change) && !is_policy(change) &&
+         change.target.find(kTunableLeaf) != std::string::npos;
+}
+
+// Whether a value of a parameter replaces an earlier one. "reg_quantum:4" leaves that of the other
+// priority as it was.
+bool replaces(const Change& change, const Change& earlier) {
+  if (earlier.kind != change.kind || earlier.target != change.target) return false;
+  if (!is_tunable(change)) return true;
+  const auto label = [](const Change& one) {
+    return one.value->substr(0, one.value->find(':') + 1);
+  };
+  return label(change).empty() || label(change) == label(earlier);
+}
 
 // "reg", "hp", or nothing for both: "<policy> [reg|hp] [<argument>]".
 std::string head_of(const Change& policy) {
@@ -42,10 +58,10 @@ void add_policy(std::vector<Change>& kept, Change policy) {
   if (last != kept.rend() && last->value == policy.value) return;
   const std::string head = head_of(policy);
   const std::string tuned = policy.target.substr(0, policy.target.size() - kPolicyLeaf.size()) +
-                            std::string(kQuantumLeaf);
+                            std::string(kTunableLeaf);
   std::erase_if(kept, [&](const Change& one) {
     if (is_of_it(one)) return head.empty() || head_of(one) == head;
-    return head.empty() && one.kind == Change::Kind::kParam && one.target == tuned;
+    return head.empty() && is_tunable(one) && one.target.starts_with(tuned);
   });
   kept.push_back(std::move(policy));
 }
@@ -106,6 +122,23 @@ Result<void> set_capacity(serve::Server& server, const Change& change, Step step
 
 }  // namespace
 
+Change param_change(Change::Kind kind, std::string path, std::optional<std::string> value,
+                    std::size_t rule_size_max) {
+  Change change{.kind = kind, .target = std::move(path), .value = std::move(value)};
+  if (change.value && change.target.ends_with(kRuleLeaf)) {
+    change.rule = read_or_keep(*std::exchange(change.value, std::nullopt), rule_size_max);
+  }
+  return change;
+}
+
+Change rule_change(std::string_view service, RuleChange change) {
+  return {.target = rule_path(service), .rule = std::move(change)};
+}
+
+std::string value_text(const Change& change) {
+  return change.rule ? print(*change.rule) : change.value.value_or("");
+}
+
 bool is_rule(const Change& change) {
   return change.kind == Change::Kind::kParam && change.target.ends_with(kRuleLeaf);
 }
@@ -121,11 +154,17 @@ std::string policy_path(std::string_view service) {
   return fmt::format("ost.OSS.{}.nrs_policies", service);
 }
 
+std::string tunable_path(std::string_view service, std::string_view policy,
+                         std::string_view tunable) {
+  const TunableName name{std::string(policy), std::string(tunable)};
+  return fmt::format("ost.OSS.{}.{}", service, name.leaf());
+}
+
 std::string print_change(const Change& change) {
   Json json;
   switch (change.kind) {
     case Change::Kind::kParam:
-      json = {{"param", change.target}, {"value", *change.value}};
+      json = {{"param", change.target}, {"value", value_text(change)}};
       break;
     case Change::Kind::kJob:
       json = {{"job", printable_id(change.target)}, {"nodes", change.nodes}};
@@ -135,7 +174,7 @@ std::string print_change(const Change& change) {
       break;
     case Change::Kind::kForget:
       json = {{"forget", change.target}};
-      if (change.value) json["value"] = *change.value;
+      if (change.value || change.rule) json["value"] = value_text(change);
       break;
   }
   return json.dump(-1, ' ', true, Json::error_handler_t::replace);
@@ -148,9 +187,9 @@ Result<Change> parse_change(std::string_view line) {
     return json[key].get<std::string>();
   };
   Change change;
-  change.value = text("value");
-  if (auto path = text("param"); path && change.value) {
-    change.target = *path;
+  auto value = text("value");
+  if (auto path = text("param"); path && value) {
+    change = param_change(Change::Kind::kParam, *std::move(path), std::move(value), kPrintedMax);
   } else if (auto job = text("job");
              job && json.contains("nodes") && json["nodes"].is_number_unsigned()) {
     auto id = read_id(*job);
@@ -163,8 +202,8 @@ Result<Change> parse_change(std::string_view line) {
     change.target = *text("service");
     change.value = capacity;
   } else if (auto forgotten = text("forget")) {
-    change.kind = Change::Kind::kForget;
-    change.target = *forgotten;
+    change =
+        param_change(Change::Kind::kForget, *std::move(forgotten), std::move(value), kPrintedMax);
   } else {
     return fail(std::errc::invalid_argument, quote(line), "is not a change");
   }
@@ -183,35 +222,33 @@ std::vector<Change> effective(const std::vector<std::string>& records,
     } else if (change->kind == Change::Kind::kJob) {
       jobs.add(*change);
     } else if (change->kind == Change::Kind::kForget) {
-      rules.forget(change->target, change->value);
+      rules.forget(change->target, change->rule);
       std::erase_if(kept, [&](const Change& one) {
         return one.kind == Change::Kind::kParam && one.target == change->target &&
                (!change->value || one.value == change->value);
       });
     } else if (is_rule(*change)) {
-      rules.add(change->target, *change->value);
+      rules.add(change->target, *std::move(change->rule));
     } else if (is_policy(*change)) {
       add_policy(kept, std::move(*change));
     } else {
-      std::erase_if(kept, [&](const Change& one) {
-        return one.kind == change->kind && one.target == change->target;
-      });
+      std::erase_if(kept, [&](const Change& one) { return replaces(*change, one); });
       kept.push_back(std::move(*change));
     }
   }
   jobs.append_to(kept);
   for (RuleLog::Record& rule : rules.records()) {
-    kept.push_back({.target = std::move(rule.target), .value = std::move(rule.text)});
+    kept.push_back({.target = std::move(rule.target), .rule = std::move(rule.command)});
   }
   return kept;
 }
 
 Result<void> check_own(const serve::Server& server, const Change& change) {
-  if (!server.options().cluster.is_on() || !is_rule(change) || !change.value) return {};
-  const auto rule_change = parse_rule(*change.value);
-  if (!rule_change) return {};  // applying it reports the error
-  const std::string& name = rule_change->name;
-  bool is_shared = rule_change->keys.scope == Scope::kCluster;
+  if (!server.options().cluster.is_on() || !is_rule(change) || !change.rule) return {};
+  const RuleChange* const own = change_in(*change.rule);
+  if (own == nullptr) return {};  // applying it reports the error
+  const std::string& name = own->name;
+  bool is_shared = own->keys.scope == Scope::kCluster;
   for (const auto& service : server.services()) {
     const RuleView* const rules = service->target.rules(Head::kRegular);
     const Rule* const rule = rules == nullptr ? nullptr : rules->rules(Head::kRegular).find(name);

@@ -15,6 +15,7 @@
 // Applying the result gives the same rules as applying all records.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -22,6 +23,7 @@
 #include <vector>
 
 #include "weir/base/result.h"
+#include "weir/classify/rule_spec.h"
 #include "weir/control/job_stats_text.h"
 #include "weir/serve/server.h"
 
@@ -33,9 +35,18 @@ struct Change {
   std::string target = {};  // a path, a job (its bytes), or a service
   std::optional<std::string> value = {};
   std::uint64_t nodes = 0;
+  std::optional<RuleOrText> rule = {};  // instead of a value if the target is a path of rules
 
   bool operator==(const Change&) const = default;
 };
+
+// A value written to a parameter, or (kForget) removed from the journal. Rule commands are read
+// here, once.
+Change param_change(Change::Kind kind, std::string path, std::optional<std::string> value,
+                    std::size_t rule_size_max = kCommandMax);
+Change rule_change(std::string_view service, RuleChange change);
+// The value, or the text of the rule; empty if there is none.
+std::string value_text(const Change& change);
 
 std::string print_change(const Change& change);
 Result<Change> parse_change(std::string_view line);
@@ -58,8 +69,10 @@ Result<void> check_own(const serve::Server& server, const Change& change);
 bool is_rule(const Change& change);
 bool is_policy(const Change& change);
 
-// The parameter for the rule commands, or policies, of a service.
+// The parameter for the rule commands, the policies, or a tunable, of a service.
 std::string rule_path(std::string_view service);
 std::string policy_path(std::string_view service);
+std::string tunable_path(std::string_view service, std::string_view policy,
+                         std::string_view tunable);
 
 }  // namespace weir::control

@@ -171,7 +171,9 @@ class World {
     auto options = read();
     ASSERT_TRUE(options) << options.error().message();
     config::FileFollower follower([this] { return read(); }, *options);
-    options->services[0].more_rules = texts_of(command_line);
+    for (const std::string& text : texts_of(command_line)) {
+      options->services[0].more_rules.push_back(parse_rule(text).value());
+    }
     auto server = serve::Server::create(*options);
     ASSERT_TRUE(server) << server.error().message();
     server_ = std::move(*server);
@@ -404,8 +406,8 @@ class Model {
   }
   std::string command() {
     const SpecCommand command = random_command(rng_);
-    const bool done =
-        world_.change({.target = rule_path("ost_io"), .value = command.text()}, command.is_kept);
+    const bool done = world_.change(
+        param_change(Change::Kind::kParam, rule_path("ost_io"), command.text()), command.is_kept);
     EXPECT_EQ(done, spec_.takes(command)) << command.text();
     if (done) spec_.take(command);
     ++(done ? confirmed : refused);
@@ -443,7 +445,8 @@ TEST(ChangeQueue, ANameThatIsTakenWhileItIsWrittenIsNotStartedByTheNextStart) {
   const SpecList file = {{.name = "f0", .field = "jobid", .rate = 1}};
   world.start(file, {});
   const auto start = [](const std::string& name) {
-    return Change{.target = rule_path("ost_io"), .value = "start " + name + " jobid={a} rate=7"};
+    return param_change(Change::Kind::kParam, rule_path("ost_io"),
+                        "start " + name + " jobid={a} rate=7");
   };
   ASSERT_TRUE(world.change(start("k1"), true));
   world.when_written = [&] {

@@ -118,7 +118,7 @@ void ChangeQueue::set_locks(Group& group) const {
     if (one.is_off() || !one.item.is_for_locks) continue;
     const Change& change = one.item.change;
     auto before = read_params(one.of->locks, change.target);
-    one.tried.outcomes = write_params(one.of->locks, change.target, *change.value);
+    one.tried.outcomes = write_params(one.of->locks, change.target, value_text(change));
     one.is_refused = !one.tried.is_done();
     if (one.item.is_kept && one.of->journalling == Journalling::kFirst) {
       std::move(before.begin(), before.end(), std::back_inserter(group.locks_before));
@@ -130,7 +130,7 @@ void ChangeQueue::write_group(const GroupPtr& group) {
   std::vector<std::string> records;
   for (const Item& one : group->items) {
     if (one.is_off() || one.of->journalling == Journalling::kNone) continue;
-    records.insert(records.end(), one.tried.records.begin(), one.tried.records.end());
+    for (const Change& record : one.tried.records) records.push_back(print_change(record));
   }
   if (records.empty()) return carry_out_group(group);
   host_.write(records, [this, group](const Result<void>& written) {
@@ -182,11 +182,10 @@ void ChangeQueue::take_back(const GroupPtr& group) {
   for (const Item& one : group->items) {
     const bool is_written = !one.is_off() && one.of->journalling == Journalling::kFirst;
     if (!is_written || !one.has_failed) continue;
-    for (const std::string& record : one.tried.records) {
-      auto change = parse_change(record);
-      if (!change || !is_rule(*change)) continue;
-      change->kind = Change::Kind::kForget;
-      records.push_back(print_change(*change));
+    for (Change record : one.tried.records) {
+      if (!is_rule(record)) continue;
+      record.kind = Change::Kind::kForget;
+      records.push_back(print_change(record));
     }
   }
   if (records.empty()) return finish_group(*group);
@@ -206,7 +205,7 @@ void ChangeQueue::note(const Item& one, std::uint64_t generation) const {
   entry.after = one.after;
   entry.generation = name_of(generation);
   if (const auto failed = failure_of(one.tried.outcomes)) entry.error = failed->message();
-  serve::EventLog::say(audit_line(entry));
+  audit(entry);
 }
 
 void ChangeQueue::finish_group(Group& group) {

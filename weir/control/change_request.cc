@@ -11,6 +11,7 @@
 #include "weir/control/json_nlohmann.h"
 #include "weir/control/lock_params.h"
 #include "weir/control/params.h"
+#include "weir/schedule/policy_kinds.h"
 
 namespace weir::control {
 namespace {
@@ -79,11 +80,11 @@ Result<ChangeRequest> read_params_change(const HttpRequest& request) {
     if (!one.is_object() || !is_text("pattern") || (!*forget && !is_text("value"))) {
       return fail(std::errc::invalid_argument, "'set'", "contains more than pattern and value");
     }
-    Change made{.kind = *forget ? Change::Kind::kForget : Change::Kind::kParam,
-                .target = dotted(one["pattern"].get<std::string>()),
-                .value = {}};
-    if (is_text("value")) made.value = one["value"].get<std::string>();
-    change.changes.push_back(std::move(made));
+    std::optional<std::string> value;
+    if (is_text("value")) value = one["value"].get<std::string>();
+    change.changes.push_back(param_change(*forget ? Change::Kind::kForget : Change::Kind::kParam,
+                                          dotted(one["pattern"].get<std::string>()),
+                                          std::move(value)));
   }
   return change;
 }
@@ -108,6 +109,32 @@ Result<ChangeRequest> read_job_change(const HttpRequest& request, const std::str
   return ChangeRequest{.changes = {std::move(change)}};
 }
 
+// Without a head, on both.
+Result<Change> read_tunable(const HttpRequest& request, const std::string& service) {
+  const auto body = Body::read(request.body, {"policy", "tunable", "value", "head"});
+  if (!body) return tl::unexpected(body.error());
+  const auto policy = body->text("policy");
+  if (!policy) return tl::unexpected(policy.error());
+  const auto tunable = body->text("tunable");
+  if (!tunable) return tl::unexpected(tunable.error());
+  const auto value = body->number("value");
+  if (!value) return tl::unexpected(value.error());
+  const auto kind = find_policy(*policy);
+  if (!kind) return tl::unexpected(kind.error());
+  if (auto known = find_tunable(**kind, *tunable); !known) return tl::unexpected(known.error());
+  std::string label;
+  if (body->json().contains("head")) {
+    const auto head = body->text("head");
+    if (!head) return tl::unexpected(head.error());
+    if (*head != "regular" && *head != "high_priority") {
+      return fail(std::errc::invalid_argument, "'head'", "must be regular or high_priority");
+    }
+    label = (*head == "regular" ? "reg_" : "hp_") + *tunable + ":";
+  }
+  return Change{.target = tunable_path(service, *policy, *tunable),
+                .value = label + std::to_string(*value)};
+}
+
 Result<ChangeRequest> read_service_change(const HttpRequest& request,
                                           const std::vector<std::string>& parts) {
   const std::string& service = parts[1];
@@ -118,17 +145,21 @@ Result<ChangeRequest> read_service_change(const HttpRequest& request,
   };
   Change change;
   if (parts[2] == "rules" && parts.size() == 4 && request.method == "DELETE") {
-    change = {.target = rule_path(service), .value = print(stop_of(parts[3]))};
+    change = rule_change(service, stop_of(parts[3]));
   } else if (parts.size() != 3) {
     return fail(std::errc::no_such_file_or_directory, quote(request.path), "no such path");
   } else if (parts[2] == "rules" && request.method == "POST") {
     auto command = one_text("command");
     if (!command) return tl::unexpected(command.error());
-    change = {.target = rule_path(service), .value = with_plain_rates(*command)};
+    change = param_change(Change::Kind::kParam, rule_path(service), with_plain_rates(*command));
   } else if (parts[2] == "policies" && request.method == "PUT") {
     auto policy = one_text("policy");
     if (!policy) return tl::unexpected(policy.error());
     change = {.target = policy_path(service), .value = std::move(*policy)};
+  } else if (parts[2] == "tunables" && request.method == "PUT") {
+    auto tunable = read_tunable(request, service);
+    if (!tunable) return tl::unexpected(tunable.error());
+    change = std::move(*tunable);
   } else if (parts[2] == "capacity" && request.method == "PUT") {
     auto capacity = one_text("capacity");
     if (!capacity) return tl::unexpected(capacity.error());

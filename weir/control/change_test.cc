@@ -16,7 +16,7 @@ namespace weir::control {
 namespace {
 
 Change rule(const std::string& command) {
-  return {.kind = Change::Kind::kParam, .target = rule_path("ost_io"), .value = command};
+  return param_change(Change::Kind::kParam, rule_path("ost_io"), command);
 }
 
 std::vector<std::string> printed(const std::vector<Change>& changes) {
@@ -38,7 +38,8 @@ TEST(Change, ReadsBackWhatItPrinted) {
       rule("start dd jobid={\"a b\\x\"} rate=1"),
       {.kind = Change::Kind::kJob, .target = std::string("a\0\n\"\xFF", 5), .nodes = 7},
       {.kind = Change::Kind::kCapacity, .target = "ost_io", .value = "4000"},
-      {.kind = Change::Kind::kForget, .target = rule_path("ost_io"), .value = "start x"},
+      rule("start unreadable"),
+      param_change(Change::Kind::kForget, rule_path("ost_io"), "start x"),
       {.kind = Change::Kind::kForget, .target = rule_path("ost_io")}};
   for (const Change& one : all) {
     const std::string line = print_change(one);
@@ -53,6 +54,24 @@ TEST(Change, WhatIsNoneIsNamedAndLeftOut) {
   std::vector<std::string> mistakes;
   EXPECT_TRUE(effective({"{}", "nonsense", "[1]", R"({"job":"a","nodes":"b"})"}, mistakes).empty());
   EXPECT_EQ(mistakes.size(), 4U);
+}
+
+TEST(Change, TunablesAreKeptForEachHeadUntilThePolicyIsReplaced) {
+  const auto tune = [](const std::string& value) {
+    return Change{.target = tunable_path("ost_io", "edf", "read_ms"), .value = value};
+  };
+  const auto policy = [](const std::string& value) {
+    return Change{.target = policy_path("ost_io"), .value = value};
+  };
+  const Change started = policy("edf");
+  const std::vector<Change> both = {started, tune("reg_read_ms:4"), tune("hp_read_ms:6")};
+  EXPECT_EQ(effective_of(both), both);
+  EXPECT_EQ(effective_of({started, tune("reg_read_ms:4"), tune("reg_read_ms:5")}),
+            (std::vector<Change>{started, tune("reg_read_ms:5")}));
+  EXPECT_EQ(effective_of({started, tune("reg_read_ms:4"), tune("9")}),
+            (std::vector<Change>{started, tune("9")}));
+  EXPECT_EQ(effective_of({started, tune("9"), policy("fifo")}),
+            std::vector<Change>{policy("fifo")});
 }
 
 TEST(Change, OfEachJobTheLastSizeIsLeftAndNothingOfOneTakenBack) {
@@ -77,11 +96,10 @@ TEST(Change, AsManySizesAreLeftAsTheServerKeeps) {
 
 TEST(Change, ForgettingTakesOutOneValueOrAll) {
   const Change a = rule("start a jobid={a} rate=1"), b = rule("start b jobid={b} rate=1");
-  Change forget{.kind = Change::Kind::kForget,
-                .target = rule_path("ost_io"),
-                .value = "start  a jobid={a } rate=1"};
+  Change forget =
+      param_change(Change::Kind::kForget, rule_path("ost_io"), "start  a jobid={a } rate=1");
   EXPECT_EQ(effective_of({a, b, forget}), std::vector{b}) << "whatever the blanks";
-  forget.value.reset();
+  forget.rule.reset();
   EXPECT_EQ(effective_of({a, b, forget}), std::vector<Change>());
 }
 
@@ -99,7 +117,8 @@ struct Ruled {
   Ruled() { EXPECT_TRUE(write_nrs_policies(target, "tbf jobid", {})); }
   bool apply(const Change& change) {
     if (is_policy(change)) return rules.start_policy(*change.value, Instant{}).has_value();
-    return rules.apply(*change.value, KeptRules::Keeping::kKept, Instant{}).has_value();
+    const RuleChange& rule = std::get<RuleChange>(*change.rule);
+    return rules.apply(rule, KeptRules::Keeping::kKept, Instant{}).has_value();
   }
   std::string listing() const { return read_nrs_tbf_rule(target).value_or("no tbf"); }
 
@@ -109,12 +128,12 @@ struct Ruled {
 
 std::string listing_after_restart(const std::vector<Change>& changes) {
   Ruled ruled;
-  std::vector<std::string> commands;
+  std::vector<RuleChange> commands;
   for (const Change& one : changes) {
     if (is_policy(one)) {
       EXPECT_TRUE(ruled.apply(one));
     } else {
-      commands.push_back(*one.value);
+      commands.push_back(std::get<RuleChange>(*one.rule));
     }
   }
   ruled.rules.restore(commands, Instant{});

@@ -24,7 +24,7 @@ serve::Service* rules_of(serve::Server& server, const Param& param) {
 }
 
 ParamOutcome outcome_of(const Change& change) {
-  return {change.target, change.target, change.value.value_or(""), {}};
+  return {change.target, change.target, value_text(change), {}};
 }
 
 ParamOutcome not_found(const Change& change) {
@@ -38,24 +38,42 @@ KeptRules::Keeping keeping_of(const ChangeItem& item) {
   return item.is_kept ? KeptRules::Keeping::kKept : KeptRules::Keeping::kTemporary;
 }
 
+// Text that could not be read is read for the type of the service, for the error of a Lustre
+// server; so is a value written to a pattern that names rules and other parameters.
+Result<RuleChange> rule_in(const Change& change, const serve::Service& service) {
+  const RuleChange* const rule = change.rule ? change_in(*change.rule) : nullptr;
+  if (rule != nullptr) return *rule;
+  return service.target.read_rule(value_text(change));
+}
+
+Result<void> write_param(serve::Server& server, const Param& param, const ChangeItem& item) {
+  serve::Service* const service = rules_of(server, param);
+  if (service == nullptr) return param.write(value_text(item.change));
+  const auto rule = rule_in(item.change, *service);
+  if (!rule) return tl::unexpected(rule.error());
+  return service->rules.apply(*rule, keeping_of(item), server.now());
+}
+
+// The command of a change of rules. A pattern may name rules and other parameters; what is
+// forgotten of it is read here.
+std::optional<RuleOrText> forgotten_or_rule(const Change& change) {
+  if (change.kind != Change::Kind::kForget || !change.value) return change.rule;
+  return read_or_keep(*change.value);
+}
+
 // Rule commands in a form that has the same meaning under any type.
-std::vector<std::string> records_for(serve::Server& server, const Params& params,
-                                     const Change& change) {
-  std::vector<std::string> records;
-  const bool is_of_rules = is_rule(change) || change.kind == Change::Kind::kForget;
-  if (is_of_rules && change.value) {
+std::vector<Change> records_for(serve::Server& server, const Params& params, const Change& change) {
+  std::vector<Change> records;
+  if (const auto command = forgotten_or_rule(change)) {
     for (const Param* const param : params.find(change.target)) {
       const serve::Service* const service = rules_of(server, *param);
       if (service == nullptr) continue;
-      std::string full = service->rules.in_full(*change.value);
-      if (full == *change.value) continue;
-      Change one = change;
-      one.target = param->path();
-      one.value = std::move(full);
-      records.push_back(print_change(one));
+      auto full = service->rules.in_full(*command);
+      if (full == *command) continue;
+      records.push_back({.kind = change.kind, .target = param->path(), .rule = std::move(full)});
     }
   }
-  if (records.empty()) records.push_back(print_change(change));
+  if (records.empty()) records.push_back(change);
   return records;
 }
 
@@ -63,8 +81,8 @@ std::vector<std::string> records_for(serve::Server& server, const Params& params
 std::vector<std::string> restore_rules(serve::Server& server, const std::vector<Change>& changes,
                                        std::vector<std::string>& mistakes) {
   const Params params = server_params(server, moment_at(server.now()));
-  std::map<std::string, std::vector<std::string>> commands;  // by service
-  std::map<std::string, std::set<std::string>> forgetting;   // records by command
+  std::map<std::string, std::vector<RuleChange>> commands;  // by service
+  std::map<std::string, std::set<std::string>> forgetting;  // records by command
   for (const Change& change : changes) {
     if (!is_rule(change)) continue;
     bool is_known = false;
@@ -72,9 +90,14 @@ std::vector<std::string> restore_rules(serve::Server& server, const std::vector<
       const serve::Service* const service = rules_of(server, *param);
       if (service == nullptr) continue;
       is_known = true;
-      commands[service->name].push_back(*change.value);
-      forgetting[service->rules.in_full(*change.value)].insert(print_change(
-          {.kind = Change::Kind::kForget, .target = change.target, .value = change.value}));
+      if (const auto rule = rule_or_error(*change.rule)) {
+        commands[service->name].push_back(*rule);
+      } else {
+        mistakes.push_back(fmt::format("service {}: {}: {}", quote(service->name),
+                                       quote(value_text(change)), rule.error().message()));
+      }
+      forgetting[print(service->rules.in_full(*change.rule))].insert(print_change(
+          {.kind = Change::Kind::kForget, .target = change.target, .rule = change.rule}));
     }
     if (!is_known) mistakes.push_back(print_change(change) + ": no such service");
   }
@@ -84,8 +107,8 @@ std::vector<std::string> restore_rules(serve::Server& server, const std::vector<
     for (const std::string& mistake : restored.mistakes) {
       mistakes.push_back(fmt::format("service {}: {}", quote(name), mistake));
     }
-    for (const std::string& conflict : restored.conflicts) {
-      const auto& those = forgetting[conflict];
+    for (const RuleChange& conflict : restored.conflicts) {
+      const auto& those = forgetting[print(conflict)];
       records.insert(records.end(), those.begin(), those.end());
     }
   }
@@ -95,16 +118,17 @@ std::vector<std::string> restore_rules(serve::Server& server, const std::vector<
 }  // namespace
 
 Result<void> ChangeTrial::try_param(const Param& param, const ChangeItem& item) {
-  const std::string& value = *item.change.value;
   if (serve::Service* const service = rules_of(server_, param)) {
+    const auto rule = rule_in(item.change, *service);
+    if (!rule) return tl::unexpected(rule.error());
     auto& trial = rules_[service->name];
     if (trial == nullptr) trial = std::make_unique<KeptRules::Trial>(service->rules);
-    is_needed_ = is_needed_ || trial->is_needed(value);
-    return trial->apply(value, keeping_of(item));
+    is_needed_ = is_needed_ || trial->is_needed(*rule);
+    return trial->apply(*rule, keeping_of(item));
   }
   // A parameter without a check is an action, not a setting to keep.
   is_needed_ = is_needed_ || param.check != nullptr;
-  return param.check ? param.check(value) : Result<void>{};
+  return param.check ? param.check(value_text(item.change)) : Result<void>{};
 }
 
 Tried ChangeTrial::apply(const ChangeItem& item) {
@@ -119,7 +143,7 @@ Tried ChangeTrial::apply(const ChangeItem& item) {
     note(outcome_of(change), allowed);
   } else if (change.kind == Change::Kind::kParam) {
     for (const Param* const param : params_.find(change.target)) {
-      note({param->path(), param->slashed(), *change.value, {}}, try_param(*param, item));
+      note({param->path(), param->slashed(), value_text(change), {}}, try_param(*param, item));
     }
     if (tried.outcomes.empty() && !item.is_for_locks) tried.outcomes.push_back(not_found(change));
   } else {
@@ -135,7 +159,7 @@ std::vector<ParamOutcome> carry_out(serve::Server& server, const ChangeItem& ite
                                     const Moment& moment) {
   const Change& change = item.change;
   Notes notes;
-  const Params params = server_params(server, moment, keeping_of(item), &notes);
+  const Params params = server_params(server, moment, &notes);
   std::vector<ParamOutcome> outcomes;
   // The cluster may have started a rule of this name since the check.
   if (const auto allowed = check_own(server, change); !allowed) {
@@ -144,7 +168,11 @@ std::vector<ParamOutcome> carry_out(serve::Server& server, const ChangeItem& ite
     return outcomes;
   }
   if (change.kind == Change::Kind::kParam) {
-    outcomes = write_params(params, change.target, *change.value);
+    for (const Param* const param : params.find(change.target)) {
+      const auto written = write_param(server, *param, item);
+      outcomes.push_back({param->path(), param->slashed(), value_text(change), {}});
+      if (!written) outcomes.back().error = written.error();
+    }
     if (outcomes.empty() && !item.is_for_locks) outcomes.push_back(not_found(change));
     if (!notes.empty()) outcomes.back().note = fmt::format("{}", fmt::join(notes, "; "));
     return outcomes;
@@ -154,8 +182,8 @@ std::vector<ParamOutcome> carry_out(serve::Server& server, const ChangeItem& ite
     for (const Param* const param : params.find(change.target)) {
       serve::Service* const service = rules_of(server, *param);
       if (service == nullptr) continue;
-      std::optional<std::string> command;
-      if (change.value) command = service->rules.in_full(*change.value);
+      auto command = forgotten_or_rule(change);
+      if (command) command = service->rules.in_full(*std::move(command));
       service->rules.forget(command);
     }
   } else if (const auto done = apply(server, change); !done) {

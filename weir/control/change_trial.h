@@ -31,7 +31,7 @@ struct ChangeItem {
 
 struct Tried {
   std::vector<ParamOutcome> outcomes;
-  std::vector<std::string> records;  // for the journal
+  std::vector<Change> records;  // for the journal
 
   bool is_done() const { return !failure_of(outcomes); }
 };

@@ -61,11 +61,32 @@ constexpr PageFile kPage[] = {{"/", "live.html", "text/html; charset=utf-8"},
 constexpr std::string_view kClusterMembers = "/v1/cluster/members/";
 
 // The parameters that match a pattern, with values or only names.
-std::vector<ParamOutcome> look_up(const Params& params, const std::string& pattern, bool lists) {
-  if (!lists) return read_params(params, pattern);
+std::vector<ParamOutcome> look_up(const Params& params, const std::string& pattern, bool lists,
+                                  Depth depth) {
+  if (!lists) return read_params(params, pattern, depth);
   std::vector<ParamOutcome> found;
-  for (std::string& path : params.list(pattern)) found.push_back({path, path, {}, {}});
+  for (const ParamName& name : params.list(pattern, depth)) {
+    ParamOutcome& one = found.emplace_back();
+    one.path = one.slashed = name.path;
+    one.is_writable = name.is_writable;
+    one.is_folder = name.is_folder;
+  }
   return found;
+}
+
+// The commands that made a rule of the cluster.
+std::string text_of(const std::vector<serve::ClusterRule>& rules, std::string_view service,
+                    std::string_view rule) {
+  for (const serve::ClusterRule& one : rules) {
+    if (one.service != service || one.rule != rule) continue;
+    std::string text;
+    for (const RuleChange& change : one.changes) {
+      if (!text.empty()) text += "; ";
+      text += print(change);
+    }
+    return text;
+  }
+  return "none";
 }
 
 ParamOutcome not_found(const std::string& pattern, const std::string& value = {}) {
@@ -83,7 +104,10 @@ std::string reason_of(const Target& target, const Attributes& key) {
 WaitHistory::OfService waits_of(const Target& target, Instant now) {
   WaitHistory::OfService waits{now};
   if (const RuleView* const rules = target.rules(Head::kRegular)) {
-    rules->visit_waits(now, [&](const WaitView& wait) { waits.waits.push_back(wait); });
+    rules->visit_waits(now, [&](const WaitView& wait) {
+      waits.waits.push_back(wait);
+      waits.devices.push_back(device_of(target.stats().find(wait.key.job)));
+    });
   }
   return waits;
 }
@@ -129,7 +153,7 @@ class HttpControl final : public Control {
   bool answer_of_cluster(const HttpRequest& request, const Reply& reply);
   void change_cluster_rule(const HttpRequest& request, const Reply& reply);
   void forget_member(const HttpRequest& request, const Reply& reply);
-  serve::ClusterPort::Answer<void> answer_of_change(const Reply& reply);
+  serve::ClusterPort::Answer<void> answer_of_change(const AuditEntry& entry, const Reply& reply);
   void list_locks(const HttpRequest& request, const Reply& reply);
   Params params_of_locks() { return locks_ == nullptr ? Params() : lock_params(*locks_); }
   void replay_locks();
@@ -239,7 +263,7 @@ Result<void> HttpControl::replay() {
 void HttpControl::replay_locks() {
   const Params params = params_of_locks();
   for (const Change& one : std::exchange(lock_changes_, {})) {
-    auto outcomes = write_params(params, one.target, *one.value);
+    auto outcomes = write_params(params, one.target, value_text(one));
     if (outcomes.empty()) outcomes.push_back(not_found(one.target));
     for (const ParamOutcome& outcome : outcomes) {
       if (outcome.error.code == std::errc{}) continue;
@@ -339,28 +363,29 @@ void HttpControl::get(const HttpRequest& request, const Reply& reply) {
 
 void HttpControl::read_params_of(const HttpRequest& request, const Reply& reply) {
   const bool lists = request.find("list").has_value();
+  const Depth depth = request.find("recursive") ? Depth::kBelow : Depth::kExact;
   std::vector<std::string> patterns;
   for (const auto& [key, value] : request.query) {
     if (key == "pattern") patterns.push_back(value);
   }
   using Found = std::vector<std::vector<ParamOutcome>>;
   ask<Found>(
-      [lists, patterns](serve::Server& server) -> Result<Found> {
+      [lists, depth, patterns](serve::Server& server) -> Result<Found> {
         const Params params = server_params(server, moment_at(server.now()));
         Found found;
         found.reserve(patterns.size());
         for (const std::string& pattern : patterns) {
-          found.push_back(look_up(params, pattern, lists));
+          found.push_back(look_up(params, pattern, lists, depth));
         }
         return found;
       },
-      [this, lists, patterns, reply](Result<Found> found) {
+      [this, lists, depth, patterns, reply](Result<Found> found) {
         if (!found) return reply(error_response(found.error()));
         const Params locks = params_of_locks();
         std::vector<ParamOutcome> all;
         for (std::size_t i = 0; i < patterns.size(); ++i) {
           auto& here = (*found)[i];
-          auto there = look_up(locks, patterns[i], lists);
+          auto there = look_up(locks, patterns[i], lists, depth);
           if (here.empty() && there.empty()) here.push_back(not_found(patterns[i]));
           std::move(here.begin(), here.end(), std::back_inserter(all));
           std::move(there.begin(), there.end(), std::back_inserter(all));
@@ -388,18 +413,21 @@ void HttpControl::explain(const HttpRequest& request, const Reply& reply) {
       return reply(error_response(404, "no service named " + quote(service)));
     }
     const auto found = find_class(*shot, service, name);
-    if (!found) {
-      return reply(error_response(404, "no class or job named " + quote(name),
-                                  "list them with weir top, or /v1/services/NAME/classes"));
-    }
-    const Attributes key = found->found->key;
+    if (!found) return reply(error_response(not_explained(*shot, service, name)));
+    const Attributes key = found->key;
     const std::string in = shot->services[found->service].name;
     const auto then = [this, shot, name, service, reply](const Result<std::string>& told) {
       const std::string reason = told.value_or("");
       const std::size_t tab = std::min(reason.find('\t'), reason.size());
       const auto under = find_class(*shot, service, name, reason.substr(0, tab));
-      reply({.body = explain_json(*shot, *under, history_,
-                                  reason.substr(std::min(tab + 1, reason.size())))});
+      if (!under || under->found == nullptr) {
+        return reply(error_response(not_explained(*shot, service, name)));
+      }
+      // The reason is that of layer 0; a class of another layer is described by its rule.
+      const bool is_its_rule = reason.substr(0, tab) == under->found->rule;
+      reply({.body =
+                 explain_json(*shot, *under, history_,
+                              is_its_rule ? reason.substr(std::min(tab + 1, reason.size())) : "")});
     };
     if (lock_target_ != nullptr && in == lock_target_->service()) {
       std::string reason;
@@ -503,24 +531,44 @@ bool HttpControl::answer_of_cluster(const HttpRequest& request, const Reply& rep
 void HttpControl::change_cluster_rule(const HttpRequest& request, const Reply& reply) {
   const auto wanted = read_cluster_change(request);
   if (!wanted) return reply(error_response(wanted.error()));
-  serve::EventLog::say(audit_line({.who = request.who,
-                                   .what = print(wanted->change),
-                                   .on = "cluster service " + wanted->service,
-                                   .before = "",
-                                   .after = "",
-                                   .generation = generation_name(),
-                                   .error = ""}));
-  cluster_->change_rule(wanted->service, wanted->change, answer_of_change(reply));
+  AuditEntry entry;
+  entry.who = request.who;
+  entry.what = print(wanted->change);
+  entry.on = "cluster service " + wanted->service;
+  // The change is made even if the rules before it cannot be read.
+  cluster_->rules([this, wanted = *wanted, entry, reply](const auto& rules) mutable {
+    entry.before = rules ? text_of(*rules, wanted.service, wanted.change.name) : "unknown";
+    entry.after = wanted.change.verb == Verb::kStop     ? "none"
+                  : wanted.change.verb == Verb::kChange ? entry.before + "; " + entry.what
+                                                        : entry.what;
+    http_->post([this, wanted, entry, reply] {
+      cluster_->change_rule(wanted.service, wanted.change, answer_of_change(entry, reply));
+    });
+  });
 }
 
 void HttpControl::forget_member(const HttpRequest& request, const Reply& reply) {
-  cluster_->forget(request.path.substr(kClusterMembers.size()), answer_of_change(reply));
+  std::string name = request.path.substr(kClusterMembers.size());
+  AuditEntry entry;
+  entry.who = request.who;
+  entry.what = "forget member";
+  entry.on = "cluster member " + name;
+  cluster_->forget(std::move(name), answer_of_change(entry, reply));
 }
 
-serve::ClusterPort::Answer<void> HttpControl::answer_of_change(const Reply& reply) {
-  return [this, reply](Result<void> done) {
-    http_->post([this, reply, done = std::move(done)] {
+// The audit line has the result, and the generation after the change.
+serve::ClusterPort::Answer<void> HttpControl::answer_of_change(const AuditEntry& entry,
+                                                               const Reply& reply) {
+  return [this, entry, reply](Result<void> done) {
+    http_->post([this, entry, reply, done = std::move(done)] {
       changed();
+      AuditEntry made = entry;
+      made.generation = generation_name();
+      if (!done) {
+        made.error = done.error().message();
+        made.after = made.before;
+      }
+      audit(made);
       reply(done ? HttpResponse{.body = "{}\n"} : error_response(done.error()));
     });
   };

@@ -55,18 +55,13 @@ void append_sum(std::string& text, std::string_view name, const OpStats::Sum& su
                  fmt::format("{}:", name), sum.samples, unit, sum.min, sum.max, sum.sum, sum.sumsq);
 }
 
-std::string bound_text(std::size_t bucket) {
-  static constexpr std::array<std::string_view, 4> kUnits = {"", "K", "M", "G"};
-  return fmt::format("{}{}", std::uint64_t{1} << (bucket % 10), kUnits[bucket / 10]);
-}
-
 void append_bytes(std::string& text, std::string_view name, const OpStats::ByteSum& sum) {
   append_sum(text, name, sum, "bytes");
   text += ", hist: { ";
   bool first = true;
   for (std::size_t bucket = 0; bucket < sum.buckets.size(); ++bucket) {
     if (sum.buckets[bucket] == 0) continue;
-    text += fmt::format("{}{}: {}", first ? "" : ", ", bound_text(bucket), sum.buckets[bucket]);
+    text += fmt::format("{}{}: {}", first ? "" : ", ", size_bound(bucket), sum.buckets[bucket]);
     first = false;
   }
   text += " } }\n";
@@ -82,6 +77,11 @@ tl::unexpected<Error> refuse(std::string_view text, std::string_view what, std::
 }
 
 }  // namespace
+
+std::string size_bound(std::size_t bucket) {
+  static constexpr std::array<std::string_view, 4> kUnits = {"", "K", "M", "G"};
+  return fmt::format("{}{}", std::uint64_t{1} << (bucket % 10), kUnits[bucket / 10]);
+}
 
 std::string printable_id(std::string_view id) {
   std::string shown;

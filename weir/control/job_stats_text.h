@@ -10,6 +10,7 @@
 // \xHH, which is safe in a terminal, in HTML and in a line of metrics; read_id() reverses it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -39,6 +40,9 @@ std::string print_cleanup_interval(const OpStats& stats);
 Result<void> write_cleanup_interval(OpStats& stats, std::string_view text);
 // Whether that would succeed.
 Result<void> check_cleanup_interval(std::string_view text);
+
+// 2^bucket bytes: "512", "4K", "1M".
+std::string size_bound(std::size_t bucket);
 
 std::string printable_id(std::string_view id);
 // EINVAL for a backslash that does not start \xHH, and for an empty text.

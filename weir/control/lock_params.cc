@@ -66,12 +66,8 @@ class Leaves {
       : params_(params), console_(console), view_(view) {}
 
   void shown(Parts path, std::string value) {
-    std::string what = path.back();
-    params_.add({std::move(path),
-                 [value = std::move(value)]() -> Result<std::string> { return value; },
-                 [what = std::move(what)](std::string_view) -> Result<void> {
-                   return fail(std::errc::permission_denied, what, "is read-only");
-                 }});
+    params_.add_read_only(std::move(path),
+                          [value = std::move(value)]() -> Result<std::string> { return value; });
   }
   void number(Parts path, std::int64_t value) {
     shown(std::move(path), fmt::format("{}\n", value));

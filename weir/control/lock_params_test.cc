@@ -102,10 +102,16 @@ TEST_F(LockParams, ShowTheVolumeAndTheFactorThatClientsSay) {
 
 TEST_F(LockParams, AreListedWithTheirFolders) {
   const Params params = lock_params(console);
-  EXPECT_EQ(params.list("ldlm"), std::vector<std::string>{"ldlm"});
+  const auto folder = [](const char* path) { return ParamName{path, true, false}; };
+  EXPECT_EQ(params.list("ldlm"), std::vector<ParamName>{folder("ldlm")});
   EXPECT_EQ(params.list("ldlm.*"),
-            (std::vector<std::string>{"ldlm.namespaces", "ldlm.server_pool"}));
+            (std::vector<ParamName>{folder("ldlm.namespaces"), folder("ldlm.server_pool")}));
   EXPECT_EQ(params.list("ldlm.namespaces.*.pool.*").size(), 10U);
+  EXPECT_EQ(params.list("ldlm.server_pool.limit"),
+            (std::vector<ParamName>{{"ldlm.server_pool.limit", false, true}}));
+  EXPECT_EQ(params.list("ldlm.server_pool.granted"),
+            (std::vector<ParamName>{{"ldlm.server_pool.granted", false, false}}));
+  EXPECT_EQ(params.list("ldlm.server_pool", Depth::kBelow).size(), 11U) << "it, and all below";
 }
 
 TEST_F(LockParams, WriteThroughToTheServer) {

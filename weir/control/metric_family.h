@@ -11,6 +11,8 @@
 #include <string>
 #include <string_view>
 
+#include "weir/account/job_times.h"
+
 namespace weir::control {
 
 // In double quotes, escaped for the text format.
@@ -28,6 +30,9 @@ class Family {
   void add(std::string_view labels, std::uint64_t value);
   void add_signed(std::string_view labels, std::int64_t value);
   void add_seconds(std::string_view labels, std::uint64_t ns);
+  // A histogram with buckets from 16 microseconds to 69 seconds, at powers of two of a nanosecond.
+  // REQUIRES: labels are not empty.
+  void add_times(std::string_view labels, const TimeHistogram& times);
 
  private:
   std::string& page_;

@@ -326,6 +326,26 @@ void Metrics::count_jobs(Service& kept, const ServiceSnapshot& shot, Instant now
   }
 }
 
+void Metrics::count_times(Service& kept, const ServiceSnapshot& shot, Instant now) {
+  std::erase_if(kept.by_timed_job,
+                [&](const auto& one) { return now - one.second.moved > kIdleTime; });
+  // A sum can be too low (snapshot.h); no counter decreases.
+  kept.times.raise_to(shot.times);
+  for (const auto& [job, times] : shot.job_times) {
+    auto found = kept.by_timed_job.find(job);
+    if (found == kept.by_timed_job.end()) {
+      if (kept.by_timed_job.size() >= kTimedJobsMax) continue;
+      found = kept.by_timed_job.emplace(job, Timed{}).first;
+      found->second.moved = now;
+    }
+    Timed& timed = found->second;
+    if (times == timed.seen) continue;
+    timed.sums += times.since(timed.seen);
+    timed.seen = times;
+    timed.moved = now;
+  }
+}
+
 void Metrics::add_rules(std::string& page) const {
   const auto family = [&](std::string_view name, std::string_view help, auto add) {
     Family lines(page, name, "counter", help);
@@ -391,10 +411,50 @@ void Metrics::add_jobs(std::string& page, const Snapshot& shot) const {
   }
 }
 
+// Every direction of a service has a series; of a job, those that it uses.
+void Metrics::add_times(std::string& page) const {
+  static constexpr std::string_view kDirections[] = {"read", "write", "other"};
+  Family waits(page, "weir_wait_seconds", "histogram",
+               "Time from arrival to dispatch of all requests: what limits, shares and other "
+               "requests cost. Long waits while the device is fast are caused by a limit.");
+  for (const auto& [service, kept] : services_) {
+    waits.add_times(labels_of(service), kept.times.wait);
+  }
+  Family device(page, "weir_device_seconds", "histogram",
+                "Time from dispatch to completion of all requests: the store alone, without the "
+                "wait. Long times mean a slow or overloaded device.");
+  for (const auto& [service, kept] : services_) {
+    for (std::size_t i = 0; i < JobTimes::kKinds; ++i) {
+      device.add_times(labels_of(service, "direction", kDirections[i]), kept.times.device[i]);
+    }
+  }
+  Family job_waits(page, "weir_job_wait_seconds", "histogram",
+                   "Time from arrival to dispatch of the requests of a job, for the 20 most "
+                   "delayed jobs of a service.");
+  for (const auto& [service, kept] : services_) {
+    for (const auto& [job, timed] : kept.by_timed_job) {
+      job_waits.add_times(labels_of(service, "jobid", job_label(job)), timed.sums.wait);
+    }
+  }
+  Family job_device(page, "weir_job_device_seconds", "histogram",
+                    "Time from dispatch to completion of the requests of a job, for the same "
+                    "jobs.");
+  for (const auto& [service, kept] : services_) {
+    for (const auto& [job, timed] : kept.by_timed_job) {
+      for (std::size_t i = 0; i < JobTimes::kKinds; ++i) {
+        if (timed.sums.device[i].count() == 0) continue;
+        job_device.add_times(job_labels(service, job_label(job), kDirections[i]),
+                             timed.sums.device[i]);
+      }
+    }
+  }
+}
+
 std::string Metrics::scrape(const Snapshot& shot) {
   for (const ServiceSnapshot& one : shot.services) {
     count_classes(services_[one.name], one, shot.moment.now);
     count_jobs(services_[one.name], one, shot.moment.now);
+    count_times(services_[one.name], one, shot.moment.now);
   }
   std::string page;
   Family(page, "weir_build_info", "gauge", "1, with the version of the server as a label.")
@@ -408,6 +468,7 @@ std::string Metrics::scrape(const Snapshot& shot) {
   locks_.add_to(page, shot.locks);
   add_rules(page);
   add_jobs(page, shot);
+  add_times(page);
   return page;
 }
 

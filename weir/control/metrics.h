@@ -5,6 +5,7 @@
 //
 //   by service, by rule     always
 //   by job                  the kJobsMax busiest; all others are summed as jobid="other"
+//   histograms              by service, and by job for kTimedJobsMax of the most delayed
 //   by namespace of locks   always, where there is a lock service
 //   by client of locks      the largest; all others are summed as client="other"
 //
@@ -34,6 +35,7 @@ namespace weir::control {
 class Metrics {
  public:
   static constexpr std::size_t kJobsMax = 50;
+  static constexpr std::size_t kTimedJobsMax = ServiceSnapshot::kTimedJobsMax;
   static constexpr std::size_t kSlicesMax = 50;
   static constexpr Nanoseconds kIdleTime = std::chrono::minutes{5};
 
@@ -66,6 +68,11 @@ class Metrics {
     Sums sums;
     Instant moved{};
   };
+  struct Timed {
+    JobTimes seen;  // in the last snapshot that had them
+    JobTimes sums;
+    Instant moved{};
+  };
   struct Service {
     absl::flat_hash_map<std::uint64_t, RuleSums>
         classes;  // as last seen, by a hash of rule and key
@@ -73,12 +80,16 @@ class Metrics {
     std::map<std::string, Series<RuleSums>> by_rule;
     std::map<JobId, Series<JobSums>> by_job;
     JobSums other;
+    JobTimes times;
+    std::map<JobId, Timed> by_timed_job;
   };
 
   void count_classes(Service& kept, const ServiceSnapshot& shot, Instant now);
   void count_jobs(Service& kept, const ServiceSnapshot& shot, Instant now);
+  void count_times(Service& kept, const ServiceSnapshot& shot, Instant now);
   void add_rules(std::string& page) const;
   void add_jobs(std::string& page, const Snapshot& shot) const;
+  void add_times(std::string& page) const;
 
   std::string version_;
   std::map<std::string, Service> services_;

@@ -159,5 +159,75 @@ TEST(Metrics, HaveTurnsOfGroupsAndSlicesOnlyWhereThereAreSome) {
   EXPECT_NE(page.find("{of=\"ost_io/r99/ops\",leased=\"true\"} 99\n"), std::string::npos);
 }
 
+Snapshot with_times(std::chrono::seconds at, std::size_t jobs, std::size_t requests) {
+  Snapshot shot;
+  shot.moment.now = Instant{} + at;
+  ServiceSnapshot& service = shot.services.emplace_back();
+  service.name = "ost_io";
+  for (std::size_t i = 0; i < jobs; ++i) {
+    JobTimes times;
+    for (std::size_t n = 0; n < requests; ++n) {
+      times.start({.arrived = instant_at(0), .started = instant_at(20'000)});
+      times.finish({.started = instant_at(0), .ended = instant_at(3'000'000)});
+    }
+    service.times += times;
+    service.job_times.emplace_back(JobId("j" + std::to_string(i)), times);
+  }
+  return shot;
+}
+
+TEST(Metrics, HaveHistogramsOfServicesAndOfAFewJobs) {
+  Metrics metrics("1.2");
+  const std::string page = metrics.scrape(with_times(std::chrono::seconds{1}, 30, 2));
+  for (const char* line :
+       {"# TYPE weir_wait_seconds histogram\n",
+        "weir_wait_seconds_bucket{service=\"ost_io\",le=\"0.000016384\"} 0\n",
+        "weir_wait_seconds_bucket{service=\"ost_io\",le=\"0.000032768\"} 60\n",
+        "weir_wait_seconds_bucket{service=\"ost_io\",le=\"68.719476736\"} 60\n",
+        "weir_wait_seconds_bucket{service=\"ost_io\",le=\"+Inf\"} 60\n",
+        "weir_wait_seconds_sum{service=\"ost_io\"} 0.001200000\n",
+        "weir_wait_seconds_count{service=\"ost_io\"} 60\n",
+        "weir_device_seconds_count{service=\"ost_io\",direction=\"read\"} 60\n",
+        "weir_device_seconds_count{service=\"ost_io\",direction=\"write\"} 0\n",
+        "weir_job_wait_seconds_count{service=\"ost_io\",jobid=\"j0\"} 2\n",
+        "weir_job_device_seconds_sum{service=\"ost_io\",jobid=\"j0\",direction=\"read\"} "
+        "0.006000000\n"}) {
+    EXPECT_NE(page.find(line), std::string::npos) << line;
+  }
+  EXPECT_EQ(lines_with(page, "weir_job_wait_seconds_count{"), Metrics::kTimedJobsMax);
+  EXPECT_EQ(lines_with(page, "weir_job_device_seconds_count{"), Metrics::kTimedJobsMax)
+      << "no series for a direction without requests";
+}
+
+TEST(Metrics, NoHistogramShrinksWhenAJobsPageWasTakenMeanwhile) {
+  Metrics metrics("1.2");
+  metrics.scrape(with_times(std::chrono::seconds{1}, 1, 5));
+  // It lost its page, got another and has had two requests since.
+  std::string page = metrics.scrape(with_times(std::chrono::seconds{2}, 1, 2));
+  EXPECT_NE(page.find("weir_job_wait_seconds_count{service=\"ost_io\",jobid=\"j0\"} 7\n"),
+            std::string::npos);
+  EXPECT_NE(page.find("weir_wait_seconds_count{service=\"ost_io\"} 5\n"), std::string::npos)
+      << "the sum keeps its highest value";
+  page = metrics.scrape(with_times(std::chrono::seconds{400}, 0, 0));
+  EXPECT_EQ(lines_with(page, "weir_job_wait_seconds_count{"), 0U) << "idle for five minutes";
+}
+
+TEST(Metrics, HaveBoundedSeriesWith10000Jobs) {
+  Snapshot shot = with_jobs(std::chrono::seconds{1}, 10'000, 5);
+  Snapshot timed = with_times(std::chrono::seconds{1}, 20, 1);
+  shot.services[0].times = timed.services[0].times;
+  shot.services[0].job_times = timed.services[0].job_times;
+  for (std::size_t i = 0; i < 10'000; ++i) {
+    ClassSnapshot& one = shot.services[0].classes.emplace_back();
+    one.rule = "default";
+    one.key.job = JobId("j" + std::to_string(i));
+    one.totals.served = 5;
+  }
+  Metrics metrics("1.2");
+  const std::string page = metrics.scrape(shot);
+  EXPECT_LT(std::count(page.begin(), page.end(), '\n'), 4000);
+  EXPECT_NE(page.find("rule=\"default\"} 50000\n"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace weir::control

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weir/control/snapshot.h"
 
+#include <algorithm>
 #include <chrono>
+#include <functional>
 #include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "weir/classify/nid.h"
 #include "weir/classify/opcode.h"
 #include "weir/host/log.h"
+#include "weir/schedule/policy_kinds.h"
 
 namespace weir::control {
 namespace {
@@ -56,6 +60,11 @@ ClassSnapshot class_shot(const ClassView& view) {
     shot.byte_depth = view.bytes->depth().count();
     shot.byte_level = view.bytes_level.count();
   }
+  if (view.reserve) {
+    shot.reserve = per_second(*view.reserve);
+    shot.reserves_bytes = view.reserves_bytes;
+  }
+  shot.is_of_cluster = view.rule.limits().scope == Scope::kCluster;
   shot.totals = view.totals;
   return shot;
 }
@@ -69,12 +78,14 @@ JobSnapshot job_shot(const Target& target, const JobStats::Entry& entry) {
                    .read_bytes = entry.read.count(),
                    .written_bytes = entry.written.count(),
                    .wait_ns = static_cast<std::uint64_t>(entry.wait_sum.count()),
-                   .latency_ns = static_cast<std::uint64_t>(entry.latency_sum.count())};
+                   .latency_ns = static_cast<std::uint64_t>(entry.latency_sum.count()),
+                   .device = device_of(&entry)};
   const Controller* const controller = target.controller();
   if (controller == nullptr) return shot;
-  shot.nodes = controller->nodes_of(entry.job);
-  if (const auto share = controller->share_of(entry.job); share && share->rate) {
-    shot.share = tokens_in(*share->rate, std::chrono::seconds{1}).count();
+  shot.nodes = shot.weight = controller->nodes_of(entry.job);
+  if (const auto share = controller->share_of(entry.job)) {
+    shot.weight = share->nodes;
+    if (share->rate) shot.share = tokens_in(*share->rate, std::chrono::seconds{1}).count();
   }
   if (const Ledger::Account* const account = controller->ledger().find(entry.job)) {
     shot.record = account->record;
@@ -94,6 +105,8 @@ bool has_record(const Target& target, const JobId& job) {
 std::string_view name_of(Heads heads) {
   return heads == Heads::kBoth ? "both" : heads == Heads::kRegular ? "reg" : "hp";
 }
+
+std::string_view name_of(Head head) { return head == Head::kRegular ? "regular" : "high_priority"; }
 
 // A rule of the cluster is in neither list.
 bool is_temporary(const serve::KeptRules& rules, const std::string& name, Head head) {
@@ -128,6 +141,10 @@ void add_rules(ServiceSnapshot& shot, const Target& target, const serve::KeptRul
       if (rule->limits().bps) {
         one.bps = tokens_in(*rule->limits().bps, std::chrono::seconds{1}).count();
       }
+      if (rule->is_default() && !rules->limits_by_default()) {
+        one.limits.clear();
+        one.rate = 0;
+      }
       if (book != nullptr && is_temporary(*book, rule->name(), head)) one.state = "temporary";
       add_rule(shot, std::move(one));
     }
@@ -153,12 +170,31 @@ void add_policies(ServiceSnapshot& shot, const Target& target) {
   for (const Head head : kHeads) {
     for (const Gate::PolicyStatus& policy : target.policies(head)) {
       shot.policies.push_back(
-          {.head = head == Head::kRegular ? "regular" : "high_priority",
+          {.head = std::string(name_of(head)),
            .name = std::string(policy.name),
            .argument = std::string(policy.argument),
            .state = std::string(kStates[static_cast<std::size_t>(policy.state)]),
            .queued = policy.queued,
            .running = policy.running});
+    }
+  }
+}
+
+void add_tunables(ServiceSnapshot& shot, const Target& target) {
+  for (const Head head : kHeads) {
+    const Policy& policy = target.policy(head);
+    const auto kind = find_policy(policy.name());
+    if (!kind) continue;
+    for (const Tunable& one : (*kind)->tunables) {
+      const auto value = policy.tunable(one.name);
+      if (!value) continue;
+      shot.tunables.push_back({.policy = (*kind)->name,
+                               .name = one.name,
+                               .head = std::string(name_of(head)),
+                               .value = *value,
+                               .least = one.least,
+                               .most = one.most,
+                               .help = one.help});
     }
   }
 }
@@ -173,12 +209,13 @@ GroupsSnapshot groups_shot(const serve::ServiceGroups& groups, const Target& tar
               : !turns.is_in_step() ? "cut off"
               : turns.is_mixed()    ? "mixed"
                                     : "cluster";
+  if (rules == nullptr) shot.step = "inactive";
   shot.groups.reserve(groups.names().size());
   for (std::uint32_t i = 0; i < groups.names().size(); ++i) {
     shot.groups.push_back({.name = groups.names()[i],
                            .turns = turns.turns()[i],
                            .waiting = rules == nullptr ? 0 : rules->group_queues(i)});
-    if (turns.preferred() == i) shot.preferred = groups.names()[i];
+    if (rules != nullptr && turns.preferred() == i) shot.preferred = groups.names()[i];
   }
   return shot;
 }
@@ -198,6 +235,16 @@ SlotsSnapshot slots_shot(const Target& target) {
   return shot;
 }
 
+// The key of a wait has all fields that its rules can use.
+void add_wait_rules(ServiceSnapshot& shot, const Target& target) {
+  for (const WaitView& wait : shot.waits) {
+    const RuleView* const rules = target.rules(wait.head);
+    const Rule* const rule =
+        rules == nullptr ? nullptr : rules->rules(wait.head).match(wait.key, 0);
+    shot.wait_rule_names.emplace_back(rule == nullptr ? "" : rule->name());
+  }
+}
+
 void begin_target(const Target& target, const serve::Service* service, ServiceSnapshot& shot,
                   Instant now) {
   shot.now = now;
@@ -211,8 +258,12 @@ void begin_target(const Target& target, const serve::Service* service, ServiceSn
   const Controller* const controller = target.controller();
   shot.adaptive = controller == nullptr ? "off" : controller->suspended().value_or("on");
   add_policies(shot, target);
+  add_tunables(shot, target);
+  shot.notes = notes_of(target, service);
   add_rules(shot, target, service == nullptr ? nullptr : &service->rules);
   if (const RuleView* const rules = target.rules(Head::kRegular)) {
+    shot.reserve_scale = rules->reserve_scale();
+    shot.has_rules = true;
     shot.overflowed = rules->overflowed();
     shot.classes.reserve(rules->classes());
     rules->visit_waits(now, [&](const WaitView& wait) { shot.waits.push_back(wait); });
@@ -227,6 +278,37 @@ void begin_target(const Target& target, const serve::Service* service, ServiceSn
 
 std::string ClassSnapshot::name() const {
   return rule + "/" + (is_overflow ? "(others)" : key_name(key, by));
+}
+
+std::vector<std::string> notes_of(const Target& target, const serve::Service* service) {
+  std::vector<std::string> notes;
+  const RuleView* const rules = target.rules(Head::kRegular);
+  if (rules != nullptr && target.controller() == nullptr && rules->limits_by_default()) {
+    const Rule& rule = *rules->rules(Head::kRegular).find("default");
+    if (!rule.limits().rate && !rule.limits().bps) {
+      notes.push_back(fmt::format(
+          "adaptive is off: rule 'default' limits each class without another rule to {} "
+          "operations/s; to change it: weir rule change default rate=N",
+          rule.limits().rate_in_force()));
+    }
+  }
+  if (service == nullptr) return notes;
+  std::vector<std::string> inactive;
+  for (const RuleBook::Entry& entry : service->rules.kept().entries()) {
+    if (!entry.is_default() && service->rules.running().find(entry.name) == nullptr) {
+      inactive.push_back(entry.name);
+    }
+  }
+  const std::string policy(target.policy(Head::kRegular).name());
+  if (!inactive.empty()) {
+    notes.push_back(fmt::format("kept, but inactive under policy {}: rule{} {}", policy,
+                                inactive.size() == 1 ? "" : "s", fmt::join(inactive, ", ")));
+  }
+  if (service->groups != nullptr && rules == nullptr) {
+    notes.push_back(fmt::format("groups of clients take no turns under policy {}; they require {}",
+                                policy, policies_with_rules()));
+  }
+  return notes;
 }
 
 Moment moment_at(Instant now) {
@@ -245,7 +327,18 @@ std::string key_name(const Attributes& key, FieldSet fields) {
   return fields.empty() ? "*" : name;
 }
 
+DeviceSums device_of(const JobStats::Entry* job) {
+  if (job == nullptr) return {};
+  return {job->finished.requests, static_cast<std::uint64_t>(job->device_sum.count())};
+}
+
 ClassQuery::ClassQuery(std::string name) : name_(std::move(name)) {
+  for (const std::string_view word : {"job=", "uid=", "gid=", "client=", "rule="}) {
+    if (!name_.starts_with(word)) continue;
+    name_.erase(0, word.size());
+    is_rule_ = word == "rule=";
+    break;
+  }
   const auto job_of = [](std::string_view text) -> std::optional<JobId> {
     const auto id = read_id(text);
     return id ? std::optional(JobId(*id)) : std::nullopt;
@@ -258,11 +351,15 @@ ClassQuery::ClassQuery(std::string name) : name_(std::move(name)) {
 
 bool ClassQuery::may_be(const ClassView& view) const {
   const FieldSet by = view.rule.by();
+  if (by.empty()) return true;  // one for each rule: it may be the class of a job
+  if (is_rule_) return view.rule.name() == name_;
   // A fast path for the usual classes.
-  if (by == FieldSet{Field::kJobid} && !view.is_overflow) return is_job(view.key.job);
+  if (by == FieldSet{Field::kJobid} && !view.is_overflow) {
+    return is_job(view.key.job) || view.rule.name() == name_;
+  }
   if (by.has(Field::kJobid) && view.key.job == whole_) return true;
   const std::string key = view.is_overflow ? "(others)" : key_name(view.key, by);
-  return key == name_ || view.rule.name() + "/" + key == name_;
+  return key == name_ || view.rule.name() == name_ || view.rule.name() + "/" + key == name_;
 }
 
 void SnapshotTaker::begin(serve::Server& server) {
@@ -302,6 +399,7 @@ bool SnapshotTaker::step_target(const Target& target, const serve::Service* serv
   switch (part_) {
     case Part::kHead:
       begin_target(target, service, shot, now);
+      if (query_) add_wait_rules(shot, target);
       part_ = Part::kClasses;
       return false;
     case Part::kClasses: {
@@ -316,16 +414,46 @@ bool SnapshotTaker::step_target(const Target& target, const serve::Service* serv
       return false;
     }
     case Part::kJobs:
+      return step_jobs(target, shot);
+    case Part::kTimes:
       break;
   }
+  return step_times(target.stats(), shot);
+}
+
+bool SnapshotTaker::step_jobs(const Target& target, ServiceSnapshot& shot) {
   const JobStats& stats = target.stats();
-  const std::size_t end = std::min(at_ + step, stats.size());
+  const std::size_t end = std::min(at_ + (query_ ? kSeekStep : kStep), stats.size());
   for (; at_ < end; ++at_) {
     const JobStats::Entry& entry = stats.entry(at_);
     if (query_ && !query_->is_job(entry.job) && !has_record(target, entry.job)) continue;
     shot.jobs.push_back(job_shot(target, entry));
   }
   if (at_ < stats.size()) return false;
+  at_ = 0;
+  part_ = query_ ? Part::kHead : Part::kTimes;
+  return query_.has_value();
+}
+
+bool SnapshotTaker::step_times(const JobStats& stats, ServiceSnapshot& shot) {
+  if (at_ == 0) {
+    shot.times = stats.shared_times();
+    delayed_.clear();
+  }
+  const std::size_t end = std::min(at_ + kTimesStep, stats.timed_jobs());
+  for (; at_ < end; ++at_) {
+    const JobStats::TimedJob& job = stats.timed_job(at_);
+    shot.times += job.times;
+    delayed_.emplace_back(job.entry->wait_sum, at_);
+  }
+  if (at_ < stats.timed_jobs()) return false;
+  const std::size_t kept = std::min(delayed_.size(), ServiceSnapshot::kTimedJobsMax);
+  std::partial_sort(delayed_.begin(), delayed_.begin() + static_cast<std::ptrdiff_t>(kept),
+                    delayed_.end(), std::greater<>());
+  for (std::size_t i = 0; i < kept; ++i) {
+    const JobStats::TimedJob& job = stats.timed_job(delayed_[i].second);
+    shot.job_times.emplace_back(job.entry->job, job.times);
+  }
   at_ = 0;
   part_ = Part::kHead;
   return true;

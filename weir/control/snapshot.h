@@ -27,8 +27,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "weir/account/job_stats.h"
+#include "weir/account/job_times.h"
 #include "weir/base/job_id.h"
 #include "weir/base/time.h"
 #include "weir/classify/attributes.h"
@@ -54,10 +57,21 @@ struct ClassSnapshot {
   std::uint64_t bps = 0;  // bytes per second; 0: not limited
   std::uint64_t byte_depth = 0;
   std::uint64_t byte_level = 0;
+  std::uint64_t reserve = 0;  // per second, as scaled now; 0: nothing is reserved
+  bool reserves_bytes = false;
+  bool is_of_cluster = false;  // the limit is this server's part of a cluster-wide one
   ClassTotals totals;
 
   std::string name() const;
 };
+
+// Requests that the device has completed, and the sum of the times it took.
+struct DeviceSums {
+  std::uint64_t requests = 0;
+  std::uint64_t ns = 0;
+};
+// Of a job since it was first seen; nothing without an entry.
+DeviceSums device_of(const JobStats::Entry* job);
 
 struct JobSnapshot {
   JobId job;
@@ -69,7 +83,9 @@ struct JobSnapshot {
   std::uint64_t written_bytes = 0;
   std::uint64_t wait_ns = 0;  // sums
   std::uint64_t latency_ns = 0;
+  DeviceSums device = {};
   std::uint64_t nodes = 1;
+  std::uint64_t weight = 1;                 // of its share: its nodes, unless a rule sets it
   std::optional<std::uint64_t> share = {};  // tokens per second; none: not paced
   std::int64_t record = 0;                  // above 0: it has lent
   std::uint64_t lent = 0;                   // settled instant loans since the start
@@ -108,8 +124,8 @@ struct GroupsSnapshot {
   };
   std::vector<Group> groups;
   std::string preferred;  // empty: no group is preferred
-  // How turns are taken: "own", "cluster", "cut off" from the cluster, or "mixed": the servers have
-  // different groups.
+  // How turns are taken: "own", "cluster", "cut off" from the cluster, "mixed": the servers have
+  // different groups, or "inactive": the policy does not support groups.
   std::string step;
   std::int64_t epoch = 0;  // 0: not shared with other servers
   std::uint64_t ragged = 0;
@@ -124,25 +140,47 @@ struct SlotsSnapshot {
   std::optional<std::uint64_t> latency_target_ns;
 };
 
+// A tunable of a policy that runs on a head.
+struct TunableSnapshot {
+  std::string policy;
+  std::string name;
+  std::string head;  // as in PolicySnapshot
+  std::uint64_t value = 0;
+  std::uint64_t least = 0;
+  std::uint64_t most = 0;
+  std::string help;
+};
+
 struct ServiceSnapshot {
   std::string name;
   Instant now{};  // of the clock of its Target
   std::vector<PolicySnapshot> policies;
+  bool has_rules = false;  // the policy of the regular head
+  std::vector<TunableSnapshot> tunables;
+  std::vector<std::string> notes;   // notes_of()
   std::vector<RuleSnapshot> rules;  // the first kRulesMax
   std::size_t rules_in_all = 0;
   std::vector<ClassSnapshot> classes;
   std::vector<JobSnapshot> jobs;
   std::vector<WaitView> waits;
+  // In a snapshot for a query: the rule of each wait, which is unique for by=rule.
+  std::vector<std::string> wait_rule_names;
   std::optional<std::uint64_t> capacity;  // in the unit, per second
   std::string_view capacity_unit;         // "operations", "bytes" or "tokens"
   std::string adaptive;                   // "off", "on", or the reason why it is suspended
   std::uint64_t queued = 0;
   std::uint64_t running = 0;
   SlotsSnapshot slots;
+  std::uint32_t reserve_scale = kReserveScaleOne;  // of all reservations
   std::uint64_t overflowed = 0;
   std::optional<GroupsSnapshot> groups;
+  // Of all requests, and of the kTimedJobsMax most delayed jobs. Parts are read at different
+  // moments, so that a job that got its histogram meanwhile may be missing in the sum.
+  JobTimes times;
+  std::vector<std::pair<JobId, JobTimes>> job_times;
 
   static constexpr std::size_t kRulesMax = 1000;
+  static constexpr std::size_t kTimedJobsMax = 20;
 };
 
 // An export whose store hangs (store_watch.h).
@@ -172,7 +210,8 @@ struct Snapshot {
   std::optional<serve::ClusterStatus> cluster;  // as known by this server
 };
 
-// The object of a query: a class "RULE/KEY", a key, or a job.
+// The object of a query: a class "RULE/KEY", a key, a job, or a rule. "job=", "uid=", "gid=",
+// "client=" and "rule=" in front of a name are allowed; only "rule=" restricts what is found.
 class ClassQuery {
  public:
   explicit ClassQuery(std::string name);
@@ -184,6 +223,7 @@ class ClassQuery {
 
  private:
   std::string name_;
+  bool is_rule_ = false;
   std::optional<JobId> whole_;  // the text as a job id
   std::optional<JobId> rest_;   // the text after the rule as a job id
 };
@@ -193,6 +233,8 @@ class SnapshotTaker {
   // Classes or jobs visited in one step; more if hardly any are copied.
   static constexpr std::size_t kStep = 1024;
   static constexpr std::size_t kSeekStep = 4096;
+  // Histograms added up in one step.
+  static constexpr std::size_t kTimesStep = 128;
 
   SnapshotTaker() = default;
   explicit SnapshotTaker(ClassQuery sought) : query_(std::move(sought)) {}
@@ -209,17 +251,25 @@ class SnapshotTaker {
   // `service` has the information that a Target does not have; nullptr: none.
   bool step_target(const Target& target, const serve::Service* service, ServiceSnapshot& shot,
                    Instant now);
+  bool step_jobs(const Target& target, ServiceSnapshot& shot);
+  bool step_times(const JobStats& stats, ServiceSnapshot& shot);
 
   std::optional<ClassQuery> query_;
   Snapshot shot_;
   bool has_begun_ = false;
   std::size_t service_ = 0;
-  enum class Part : std::uint8_t { kHead, kClasses, kJobs } part_ = Part::kHead;
+  enum class Part : std::uint8_t { kHead, kClasses, kJobs, kTimes } part_ = Part::kHead;
   std::size_t at_ = 0;
+  // Of the jobs with histograms: the sum of their waits, and the index.
+  std::vector<std::pair<Nanoseconds, std::size_t>> delayed_;
 };
 
 // The current time on both clocks. `now` is the loop's.
 Moment moment_at(Instant now);
+
+// What an administrator may not expect of a service: a limit that nobody has set, and rules and
+// groups without an effect. One sentence each; for status, the page and the log at the start.
+std::vector<std::string> notes_of(const Target& target, const serve::Service* service);
 
 // "dd.500", "1000+10.0.0.7@tcp", "*"
 std::string key_name(const Attributes& key, FieldSet fields);

@@ -24,6 +24,8 @@ Json class_json(const ClassSnapshot& one) {
           {"bps", one.bps},
           {"byte_depth", one.byte_depth},
           {"byte_level", one.byte_level},
+          {"reserve", one.reserve},
+          {"reserve_unit", one.reserves_bytes ? "bytes" : "operations"},
           {"served", one.totals.served},
           {"bytes", one.totals.bytes},
           {"waited_ns", one.totals.waited_ns}};
@@ -32,6 +34,7 @@ Json class_json(const ClassSnapshot& one) {
 Json job_json(const JobSnapshot& job) {
   Json json{{"job", printable_id(job.job.text())},
             {"nodes", job.nodes},
+            {"weight", job.weight},
             {"arrived", job.arrived},
             {"finished", job.finished},
             {"waiting", job.waiting},
@@ -79,6 +82,20 @@ Json policies_json(const ServiceSnapshot& shot) {
   return all;
 }
 
+Json tunables_json(const ServiceSnapshot& shot) {
+  Json all = Json::array();
+  for (const TunableSnapshot& one : shot.tunables) {
+    all.push_back({{"policy", one.policy},
+                   {"tunable", one.name},
+                   {"head", one.head},
+                   {"value", one.value},
+                   {"min", one.least},
+                   {"max", one.most},
+                   {"help", one.help}});
+  }
+  return all;
+}
+
 Json capacity_json(const ServiceSnapshot& shot) {
   return {{"capacity", shot.capacity ? Json(*shot.capacity) : Json(nullptr)},
           {"capacity_unit", shot.capacity_unit},
@@ -116,8 +133,10 @@ Json summary_json(const ServiceSnapshot& shot) {
             {"classes", shot.classes.size()},
             {"jobs", shot.jobs.size()},
             {"rules", shot.rules_in_all},
+            {"reserve_permille", shot.reserve_scale / (kReserveScaleOne / 1000)},
             {"overflowed", shot.overflowed},
-            {"groups", groups_json(shot.groups)}};
+            {"groups", groups_json(shot.groups)},
+            {"notes", shot.notes}};
   json.update(capacity_json(shot));
   return json;
 }
@@ -242,6 +261,7 @@ std::optional<std::string> service_json(const ServiceSnapshot& shot, std::string
                                         const ListQuery& query) {
   if (what.empty()) return text_of(summary_json(shot));
   if (what == "policies") return text_of(policies_json(shot));
+  if (what == "tunables") return text_of(tunables_json(shot));
   if (what == "rules") return text_of(rules_json(shot));
   if (what == "classes") return text_of(classes_json(shot, query));
   if (what == "jobs") return text_of(jobs_json(shot, query));

@@ -8,33 +8,49 @@
 //
 // try_lock() and unlock() are totally ordered with all other sequentially consistent operations: a
 // thread that has left work and then finds the lock taken can rely on the holder to look for work
-// after that. A mutex promises this only if it is locked. Not recursive. clang does not check what
-// it guards, because a server with one loop has no need to lock; use Mutex (mutex.h) wherever
-// threads may wait.
+// after that. A mutex promises this only if it is locked. Not recursive. Use Mutex (mutex.h)
+// wherever threads may wait.
+//
+// Members name it as their guard, which clang checks. Where there is only one thread, or where
+// clang cannot follow who has locked it, the code says so:
+//
+//   lock_.assert_alone();   no other thread exists, so nobody locks it
+//   lock_.assert_taken();   a caller of this function holds it
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 
+#include <absl/base/thread_annotations.h>
+
+#include "weir/base/assert.h"
+
 namespace weir::host {
 
-class EntryLock {
+class ABSL_LOCKABLE EntryLock {
  public:
   EntryLock() = default;
   EntryLock(const EntryLock&) = delete;
   EntryLock& operator=(const EntryLock&) = delete;
 
-  bool try_lock() {
+  bool try_lock() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true) {
     std::uint32_t expected = kFree;
     return state_.compare_exchange_strong(expected, kTaken);
   }
   // Waits until it is free.
-  void lock() {
+  void lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() {
     if (try_lock()) return;
     while (state_.exchange(kAwaited) != kFree) state_.wait(kAwaited);
   }
-  void unlock() {
+  void unlock() ABSL_UNLOCK_FUNCTION() {
     if (state_.exchange(kFree) == kAwaited) state_.notify_one();
+  }
+
+  void assert_alone() const ABSL_ASSERT_EXCLUSIVE_LOCK() {
+    WEIR_ASSERT(state_.load(std::memory_order_relaxed) == kFree);
+  }
+  void assert_taken() const ABSL_ASSERT_EXCLUSIVE_LOCK() {
+    WEIR_ASSERT(state_.load(std::memory_order_relaxed) != kFree);
   }
 
  private:

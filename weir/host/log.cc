@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <ctime>
 #include <future>
 #include <memory>
@@ -75,10 +76,11 @@ void write_last_words(std::string_view text) {
 // A singleton that is never destroyed: a thread that hangs in a write outlives everything else.
 class LogThread {
  public:
-  // False: no thread is running; the caller writes itself.
-  bool add(std::string_view text);
+  // False: no thread is running; the caller writes itself. `event` is the same as fields, if the
+  // text is one.
+  bool add(std::string_view text, const LogEvent* event = nullptr);
   // False: no descriptor for a mailbox; callers write themselves.
-  bool start();
+  bool start(std::shared_ptr<const JournalSocket> journal);
   void stop();
   void flush();
 
@@ -87,13 +89,18 @@ class LogThread {
  private:
   struct Letter {
     std::string text;
+    std::string entry{};                            // the same for the journal
     std::shared_ptr<std::promise<void>> reached{};  // instead of a text
   };
   using Letters = Mailbox<Letter>;
 
   void run(Letters& letters);
-  bool next(std::vector<Letter>& batch);
-  void write(const std::vector<Letter>& batch);
+  struct Batch {
+    std::vector<Letter> letters;
+    std::shared_ptr<const JournalSocket> journal;
+  };
+  bool next(Batch& batch);
+  void write(const Batch& batch);
   // Becomes ready when everything added before has been written.
   std::future<void> reach() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<Letter> take() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -101,9 +108,10 @@ class LogThread {
   std::uint64_t told_ = 0;  // dropped texts that were reported; used by the thread
   Mutex mutex_;
   std::unique_ptr<Letters> letters_ ABSL_GUARDED_BY(mutex_);  // never destroyed once created
-  std::size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;             // that wait
-  std::size_t writers_ ABSL_GUARDED_BY(mutex_) = 0;           // LogWriter objects
-  bool is_running_ ABSL_GUARDED_BY(mutex_) = false;           // the thread
+  std::shared_ptr<const JournalSocket> journal_ ABSL_GUARDED_BY(mutex_);
+  std::size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;    // that wait
+  std::size_t writers_ ABSL_GUARDED_BY(mutex_) = 0;  // LogWriter objects
+  bool is_running_ ABSL_GUARDED_BY(mutex_) = false;  // the thread
 };
 
 LogThread& log_thread() {
@@ -111,14 +119,26 @@ LogThread& log_thread() {
   return *it;
 }
 
-bool LogThread::add(std::string_view text) {
+std::string entry_of(const LogEvent& event) {
+  std::vector<LogField> fields = {{"MESSAGE", std::string(event.text)},
+                                  {"PRIORITY", std::to_string(static_cast<int>(event.level))},
+                                  {"SYSLOG_IDENTIFIER", "weir"},
+                                  {"WEIR_EVENT", std::string(event.name)}};
+  fields.insert(fields.end(), event.fields.begin(), event.fields.end());
+  return journal_entry(fields);
+}
+
+bool LogThread::add(std::string_view text, const LogEvent* event) {
   const MutexLock lock(mutex_);
   if (writers_ == 0) return false;
-  if (bytes_ + text.size() > kLogBytesMax || letters_->put({std::string(text)}) != Put::kDone) {
+  Letter letter{.text = std::string(text)};
+  if (event != nullptr && journal_ != nullptr) letter.entry = entry_of(*event);
+  const std::size_t size = letter.text.size() + letter.entry.size();
+  if (bytes_ + size > kLogBytesMax || letters_->put(std::move(letter)) != Put::kDone) {
     ++dropped;
     return true;
   }
-  bytes_ += text.size();
+  bytes_ += size;
   return true;
 }
 
@@ -130,42 +150,46 @@ std::vector<LogThread::Letter> LogThread::take() {
 std::future<void> LogThread::reach() {
   auto promise = std::make_shared<std::promise<void>>();
   std::future<void> reached = promise->get_future();
-  (void)letters_->put_always({.text = {}, .reached = std::move(promise)});
+  (void)letters_->put_always({.text = {}, .entry = {}, .reached = std::move(promise)});
   return reached;
 }
 
 // False: no LogWriter is left.
-bool LogThread::next(std::vector<Letter>& batch) {
+bool LogThread::next(Batch& batch) {
   const MutexLock lock(mutex_);
-  batch = take();
-  if (batch.empty() && writers_ == 0) is_running_ = false;
+  batch = {take(), journal_};
+  if (batch.letters.empty() && writers_ == 0) is_running_ = false;
   return is_running_;
 }
 
-void LogThread::write(const std::vector<Letter>& batch) {
+void LogThread::write(const Batch& batch) {
   const std::uint64_t lost = dropped - told_;
   std::uint64_t failed = 0;
-  for (const Letter& letter : batch) {
-    if (letter.reached == nullptr) failed += write_all(letter.text) ? 0 : 1;
+  for (const Letter& letter : batch.letters) {
+    if (letter.reached != nullptr) continue;
+    const bool is_sent =
+        !letter.entry.empty() && batch.journal != nullptr && batch.journal->send(letter.entry);
+    failed += is_sent || write_all(letter.text) ? 0 : 1;
   }
   const bool tells = lost > 0 && failed == 0 &&
                      write_all(fmt::format("weir: {} log line{} could not be written\n", lost,
                                            lost == 1 ? "" : "s"));
   dropped += failed;
   if (tells) told_ += lost;
-  for (const Letter& letter : batch) {
+  for (const Letter& letter : batch.letters) {
     if (letter.reached != nullptr) letter.reached->set_value();
   }
 }
 
 void LogThread::run(Letters& letters) {
-  for (std::vector<Letter> batch; next(batch);) {
-    batch.empty() ? letters.wait(kNever) : write(batch);
+  for (Batch batch; next(batch);) {
+    batch.letters.empty() ? letters.wait(kNever) : write(batch);
   }
 }
 
-bool LogThread::start() {
+bool LogThread::start(std::shared_ptr<const JournalSocket> journal) {
   const MutexLock lock(mutex_);
+  journal_ = std::move(journal);
   detail::set_assertion_writer(write_last_words);
   if (letters_ == nullptr) {
     auto wake_fd = make_wake_fd();
@@ -219,6 +243,16 @@ void log_text(std::string_view text) noexcept {
   }
 }
 
+void log_event(const LogEvent& event) noexcept {
+  LogThread& log = log_thread();
+  try {
+    const std::string text = fmt::format("{}: {}\n", event.program, event.text);
+    if (!log.add(text, &event) && !write_stderr(text)) ++log.dropped;
+  } catch (...) {  // out of memory
+    ++log.dropped;
+  }
+}
+
 void flush_log() noexcept { log_thread().flush(); }
 
 std::uint64_t log_dropped() noexcept { return log_thread().dropped; }
@@ -228,7 +262,12 @@ bool write_stderr(std::string_view text) noexcept {
   return write_all(text);
 }
 
-LogWriter::LogWriter() : is_started_(log_thread().start()) {}
+LogWriter::LogWriter()
+    : is_started_(log_thread().start(is_journal(STDERR_FILENO, std::getenv("JOURNAL_STREAM"))
+                                         ? std::make_shared<const JournalSocket>(kJournalPath)
+                                         : nullptr)) {}
+LogWriter::LogWriter(const std::string& journal)
+    : is_started_(log_thread().start(std::make_shared<const JournalSocket>(journal))) {}
 LogWriter::~LogWriter() {
   if (is_started_) log_thread().stop();
 }

@@ -14,6 +14,12 @@
 //
 //   const LogWriter writer;    at the end it waits up to kLogPatience for queued lines
 //
+// Events have a level and a name, and some have fields. A LogWriter sends them to the journal with
+// these fields if systemd has connected standard error to it (journald.h). Otherwise, and if the
+// journal does not accept one, it is the line "PROGRAM: TEXT".
+//
+//   log_event({.level = LogLevel::kWarning, .name = "tls", .text = "a certificate has expired"});
+//
 // Thread-safe. After fork() a child that does not exec creates its own LogWriter, or calls only
 // write_stderr(), which is async-signal-safe.
 #pragma once
@@ -21,13 +27,29 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <string>
 #include <string_view>
+
+#include "weir/host/journald.h"
 
 namespace weir::host {
 
 inline constexpr std::size_t kLogTextsMax = 1024;
 inline constexpr std::size_t kLogBytesMax = std::size_t{1} << 20;
 inline constexpr std::chrono::seconds kLogPatience{1};
+
+// The numbers are those of syslog.
+enum class LogLevel : std::uint8_t { kError = 3, kWarning = 4, kNotice = 5, kInfo = 6 };
+
+struct LogEvent {
+  std::string_view program = "weir serve";
+  LogLevel level = LogLevel::kNotice;
+  std::string_view name = "server";  // the kind of event
+  std::string_view text;             // one line
+  std::span<const LogField> fields = {};
+};
+void log_event(const LogEvent& event) noexcept;
 
 // One or more whole lines, each with its newline.
 void log_text(std::string_view text) noexcept;
@@ -42,7 +64,10 @@ bool write_stderr(std::string_view text) noexcept;
 
 class LogWriter {
  public:
+  // To the journal if standard error is connected to it.
   LogWriter();
+  // Events go to the journal at this socket.
+  explicit LogWriter(const std::string& journal);
   ~LogWriter();
   LogWriter(const LogWriter&) = delete;
   LogWriter& operator=(const LogWriter&) = delete;

@@ -11,7 +11,11 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "weir/host/fd.h"
@@ -152,6 +156,88 @@ TEST(Log, ThatHangsDoesNotKeepTheProcessFromEnding) {
     log_text("");
   }
   EXPECT_GE(log_dropped(), before + 1);
+}
+
+// A journal of this test.
+class FakeJournal {
+ public:
+  FakeJournal()
+      : path_(testing::TempDir() + "journal." + std::to_string(getpid())),
+        fd_(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path_.copy(address.sun_path, sizeof address.sun_path - 1);
+    EXPECT_EQ(bind(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  }
+  ~FakeJournal() { unlink(path_.c_str()); }
+  const std::string& path() const { return path_; }
+  // The next entry; empty if there is none.
+  std::string next() const {
+    char some[4096];
+    const ssize_t got = recv(fd_.get(), some, sizeof some, MSG_DONTWAIT);
+    return got < 0 ? std::string() : std::string(some, static_cast<std::size_t>(got));
+  }
+
+ private:
+  std::string path_;
+  Fd fd_;
+};
+
+TEST(Log, EventsHaveFieldsInTheJournal) {
+  settle();
+  const FakeJournal journal;
+  Pipe pipe;
+  {
+    const Replaced replaced(pipe.to.get());
+    const LogWriter writer(journal.path());
+    const std::vector<LogField> fields = {{"WEIR_WHO", "uid 0"}};
+    log_event({.level = LogLevel::kWarning, .name = "tls", .text = "expired", .fields = fields});
+    log_text("a plain line\n");
+  }
+  pipe.to = Fd();
+  EXPECT_EQ(
+      journal.next(),
+      "MESSAGE=expired\nPRIORITY=4\nSYSLOG_IDENTIFIER=weir\nWEIR_EVENT=tls\nWEIR_WHO=uid 0\n");
+  EXPECT_EQ(journal.next(), "");
+  EXPECT_EQ(pipe.rest(), "a plain line\n");
+}
+
+TEST(Log, EventsAreLinesWithoutAJournal) {
+  settle();
+  const std::uint64_t before = log_dropped();
+  Pipe pipe;
+  {
+    const Replaced replaced(pipe.to.get());
+    log_event({.text = "by the caller"});
+    {
+      const LogWriter writer;
+      log_event({.text = "by the writer"});
+    }
+    const LogWriter writer("/nonexistent/journal");
+    log_event({.text = "not taken by the journal"});
+  }
+  pipe.to = Fd();
+  EXPECT_EQ(pipe.rest(),
+            "weir serve: by the caller\nweir serve: by the writer\n"
+            "weir serve: not taken by the journal\n");
+  EXPECT_EQ(log_dropped(), before);
+}
+
+TEST(JournalEntry, AValueWithANewlineHasItsLength) {
+  using namespace std::string_literals;
+  const std::vector<LogField> fields = {{"A", "x\nB=y"}, {"C", "1"}};
+  EXPECT_EQ(journal_entry(fields), "A\n\x05\0\0\0\0\0\0\0x\nB=y\nC=1\n"s);
+}
+
+TEST(IsJournal, ComparesTheStreamThatSystemdMade) {
+  const Pipe pipe;
+  struct stat found {};
+  ASSERT_EQ(fstat(pipe.to.get(), &found), 0);
+  const std::string stream = fmt::format("{}:{}", found.st_dev, found.st_ino);
+  EXPECT_TRUE(is_journal(pipe.to.get(), stream.c_str()));
+  EXPECT_FALSE(is_journal(STDERR_FILENO, stream.c_str())) << "redirected elsewhere";
+  EXPECT_FALSE(is_journal(pipe.to.get(), nullptr));
+  EXPECT_FALSE(is_journal(pipe.to.get(), "nonsense"));
 }
 
 }  // namespace

@@ -2,9 +2,10 @@
 #include "weir/lustre/driver.h"
 
 #include <algorithm>
-#include <iterator>
 
 #include <fmt/format.h>
+
+#include "weir/base/quote.h"
 
 namespace weir::lustre {
 
@@ -16,25 +17,31 @@ Driver::Driver(const Options& options, Tree& tree, Names& names, Save save, Log 
       save_(std::move(save)),
       log_(std::move(log)),
       controller_(controller ? std::move(controller)
-                             : std::make_unique<RuleController>(options.controller)) {}
+                             : std::make_unique<RuleController>(options.controller)),
+      observer_([this](const JobId& job) { return controller_->is_known(job); }) {}
 
 Result<void> Driver::round(Instant now) {
   ++counters_.rounds;
   first_error_.reset();
-  auto view = look(tree_);
+  auto view = look(tree_, *options_.service);
   if (!view) {
     ++counters_.failed_rounds;
     go_blind(now);
     return tl::unexpected(view.error());
   }
+  // After so long the guard has removed our rules.
+  const bool was_away = seen_at_ && now - *seen_at_ >= options_.patience;
   seen_at_ = now;
   is_blind_ = false;
-  round_.at = now;
-  round_.queued = view->policies.queued();
-  round_.busy = view->policies.active();
   see_rules(view->rules);
-  count_jobs(*view);
-  carry_out(controller_->decide(round_));
+  miss_rules(now, was_away ? Missing::kExpected : Missing::kStolen);
+  observer_.count(*view, now, round_);
+  for (JobCount& job : round_.jobs) job.can_hold = job.can_hold && !is_yielding(job.job);
+  counters_.unnamed = observer_.unnamed();
+  for (const JobDemand& demand : controller_->demands()) {
+    if (!demand.known && demand.state != JobDemand::State::kIdle) ++counters_.vanished;
+  }
+  carry_out(controller_->decide(round_), now);
   if (first_error_) return tl::unexpected(*first_error_);
   return {};
 }
@@ -46,80 +53,18 @@ void Driver::go_blind(Instant now) {
   if (!remove_all("the server cannot be read")) return;
   round_.rules.clear();
   pretended_.clear();
+  holds_.clear(now);
 }
 
 Result<void> Driver::glance(Instant now) {
   if (is_blind_) return {};
-  const auto policies = policies_of(tree_);
+  const auto policies = policies_of(tree_, *options_.service);
   if (!policies || policies->tbf() == nullptr) return {};
   ++counters_.glances;
   first_error_.reset();
-  carry_out(controller_->glance({now, policies->queued(), policies->active()}));
+  carry_out(controller_->glance({now, policies->queued(), policies->active()}), now);
   if (first_error_) return tl::unexpected(*first_error_);
   return {};
-}
-
-// ---- counters ----
-
-void Driver::count_target(const TargetView& target, std::map<JobId, JobCount>& sums) {
-  const bool is_first = !last_.contains(target.name);
-  std::map<JobId, Last>& last = last_[target.name];
-  for (auto& [job, before] : last) before.seen = false;
-  for (const JobCounters& job : target.jobs) {
-    auto [found, is_new] = last.try_emplace(job.job);
-    Last& before = found->second;
-    // Times depend on enable_stats_header; two different times mean two entries.
-    const bool is_other = before.since_ns && job.since_ns && before.since_ns != job.since_ns;
-    const bool began_anew = before.rpcs > job.rpcs || is_other;
-    std::uint64_t served = is_new || began_anew ? job.rpcs : job.rpcs - before.rpcs;
-    if (is_first) served = 0;  // unknown since when
-    before = {.rpcs = job.rpcs, .since_ns = job.since_ns, .seen = true};
-    JobCount& sum = sums[job.job];
-    if (!sum.known) sum.served = Tokens{0};
-    sum.known = true;
-    sum.served += Tokens{served};
-  }
-  for (auto each = last.begin(); each != last.end();) {
-    if (each->second.seen) {
-      ++each;
-      continue;
-    }
-    // A job that another target still counts is known.
-    const auto [sum, is_new] = sums.try_emplace(each->first);
-    if (is_new) sum->second.known = false;
-    // Its counters are kept: an entry that one read missed continues from them, and a new entry has
-    // another start time, or smaller counters.
-    each = controller_->is_known(each->first) ? std::next(each) : last.erase(each);
-  }
-}
-
-void Driver::count_jobs(const View& view) {
-  std::map<JobId, JobCount> sums;
-  std::uint64_t all = 0;
-  bool all_known = !view.targets.empty();
-  for (const TargetView& target : view.targets) {
-    count_target(target, sums);
-    const auto before = last_rpcs_.find(target.name);
-    if (!target.rpcs || before == last_rpcs_.end() || *target.rpcs < before->second) {
-      all_known = false;
-    } else {
-      all += *target.rpcs - before->second;
-    }
-    if (target.rpcs) last_rpcs_[target.name] = *target.rpcs;
-  }
-  round_.served_all = all_known ? std::optional(Tokens{all}) : std::nullopt;
-  round_.jobs.clear();
-  round_.jobs.reserve(sums.size());
-  counters_.unnamed = 0;
-  for (auto& [job, count] : sums) {
-    count.job = job;
-    count.can_hold = is_expressible(job);
-    if (!count.can_hold && count.served > Tokens{0}) ++counters_.unnamed;
-    round_.jobs.push_back(count);
-  }
-  for (const JobDemand& demand : controller_->demands()) {
-    if (!demand.known && demand.state != JobDemand::State::kIdle) ++counters_.vanished;
-  }
 }
 
 // ---- rules ----
@@ -154,15 +99,19 @@ void Driver::see_rules(const RuleTable& table) {
   const auto heads = static_cast<std::uint32_t>(table.regular.size() + table.high.size());
   round_.rules.clear();
   used_.clear();
+  rates_.clear();
+  repaired_.clear();
   for (const auto& [name, own] : own_rules(table)) {
     // Our name used on another head with other conditions is not our rule.
     const bool is_shared = foreign_.contains(name);
     if (!is_shared && (own.heads != heads || !own.agrees)) {
       ++counters_.repairs;
+      repaired_.insert(own.job);
       note(write(stop_of(name), "CPTs or priorities disagree about it"));
       if (!options_.dry_run) continue;
     }
     if (is_shared) continue;
+    rates_[name] = own.rate;
     used_.insert(name);
     round_.rules.push_back({own.job, own.rate, std::max(1U, own.reach)});
   }
@@ -178,64 +127,137 @@ void Driver::note(const Result<void>& done) {
   if (!first_error_) first_error_ = done.error();
 }
 
+void Driver::note(const JobId& job, const Result<void>& done) {
+  if (!done) unwritten_.insert(job);
+  note(done);
+}
+
 Result<void> Driver::write(const RuleChange& change, std::string_view reason) {
   const std::string command = print(change);
   log_(command, reason);
   if (options_.dry_run) return {};
-  auto done = tree_.write(kRulesPath, command);
+  auto done = tree_.write(options_.service->rules, command);
+  if (written_) {
+    const auto before = rates_.find(change.name);
+    written_({.command = command,
+              .reason = reason,
+              .before = before == rates_.end() ? std::nullopt : std::optional(before->second),
+              .after = change.keys.rate,
+              .error = done ? nullptr : &done.error(),
+              .round = counters_.rounds});
+  }
   if (!done) {
     done.error().where += ": '" + command + "'";
     return done;
   }
   ++counters_.writes;
+  if (change.keys.rate) {
+    rates_[change.name] = *change.keys.rate;
+  } else {
+    rates_.erase(change.name);
+  }
   return done;
 }
 
-void Driver::carry_out(const std::vector<JobRateChange>& changes) {
+void Driver::carry_out(const std::vector<JobRateChange>& changes, Instant now) {
   write_all(changes);
-  for (const JobRateChange& change : changes) apply_to(round_.rules, change);
+  for (const JobRateChange& change : changes) {
+    apply_to(round_.rules, change);
+    if (!unwritten_.contains(change.job)) holds_.change(change, now);
+  }
 }
 
+// ---- rules that others stop ----
+
+bool Driver::is_yielding(const JobId& job) const {
+  const auto found = stolen_.find(job);
+  return found != stolen_.end() && found->second.until.has_value();
+}
+
+// Jobs that were held after the last round and have no rule now. A server that was restarted has
+// lost all rules, once; an administrator, or another program, who wants a job to run free stops its
+// rule again and again.
+void Driver::miss_rules(Instant now, Missing missing) {
+  for (auto each = stolen_.begin(); each != stolen_.end();) {
+    Stolen& stolen = each->second;
+    const bool is_over = stolen.until ? now >= *stolen.until : now - stolen.since > kStolenTime;
+    each = is_over ? stolen_.erase(each) : std::next(each);
+  }
+  if (holds_.held() == 0) return;
+  for (const Holds::OfJob& held : holds_.list(now)) {
+    if (!held.hold.since) continue;
+    const bool is_there = std::any_of(round_.rules.begin(), round_.rules.end(),
+                                      [&](const RuleSeen& rule) { return rule.job == held.job; });
+    if (is_there) continue;
+    holds_.change({held.job, std::nullopt, "its rule is no longer on the server"}, now);
+    if (missing == Missing::kExpected || repaired_.contains(held.job)) continue;
+    ++counters_.stolen;
+    Stolen& stolen = stolen_.try_emplace(held.job, Stolen{0, now, {}}).first->second;
+    if (++stolen.times < kStolenMax) continue;
+    stolen.until = now + kYieldFor;
+    news_.push_back(fmt::format(
+        "the rule of job {} was stopped {} times by another program or an administrator; the job "
+        "is left alone for {} minutes",
+        quote(held.job.text()), kStolenMax,
+        std::chrono::duration_cast<std::chrono::minutes>(kYieldFor).count()));
+  }
+}
+
+// Stops first, because starts may need their room. Names are saved together, before the first
+// start.
 void Driver::write_all(const std::vector<JobRateChange>& changes) {
-  // Stops first, because starts may need their room. Names are saved together, before the
-  // first start.
-  std::vector<std::pair<const JobRateChange*, std::string>> starts;
+  std::vector<const JobRateChange*> starts;
+  unwritten_.clear();
   for (const JobRateChange& change : changes) {
     const bool is_there =
         std::binary_search(round_.rules.begin(), round_.rules.end(), RuleSeen{change.job, 1, 1},
                            [](const RuleSeen& a, const RuleSeen& b) { return a.job < b.job; });
     const auto name = names_.find(change.job);
     if (!change.rate) {
-      if (name && is_there) note(write(stop_of(*name), change.reason));
+      if (name && is_there) note(change.job, write(stop_of(*name), change.reason));
       pretended_.erase(change.job);
       continue;
     }
-    if (options_.dry_run && is_expressible(change.job)) pretended_[change.job] = *change.rate;
     if (is_there && name) {
       RuleKeys keys;
       keys.rate = change.rate;
       const auto done = write(change_of(*name, keys), change.reason);
       if (done || done.error().code != std::errc::no_such_file_or_directory) {
-        note(done);
+        note(change.job, done);
+        if (options_.dry_run) pretended_[change.job] = *change.rate;
         continue;
       }
     }
-    if (!is_expressible(change.job)) continue;
-    const auto fresh = names_.name_for(change.job, foreign_, used_);
-    if (!fresh) {
-      ++counters_.unnamed;
-      continue;
+    if (is_named(change.job)) {
+      starts.push_back(&change);
+    } else {
+      unwritten_.insert(change.job);
     }
-    used_.insert(*fresh);
-    starts.emplace_back(&change, *fresh);
   }
   if (starts.empty()) return;
   if (names_.is_changed() && !options_.dry_run) {
-    const auto saved = save_(names_.print());
-    if (!saved) return note(saved);
+    if (const auto saved = save_(names_.print()); !saved) {
+      for (const JobRateChange* change : starts) unwritten_.insert(change->job);
+      return note(saved);
+    }
     names_.keep();
   }
-  for (const auto& [change, name] : starts) note(start(*change));
+  for (const JobRateChange* change : starts) {
+    if (options_.dry_run) pretended_[change->job] = *change->rate;
+    note(change->job, start(*change));
+  }
+}
+
+// Gives the job a name, if it can have one and may be held.
+bool Driver::is_named(const JobId& job) {
+  if (!is_expressible(job) || is_yielding(job)) return false;
+  const auto name = names_.name_for(job, foreign_, used_);
+  if (name) {
+    used_.insert(*name);
+  } else {
+    ++counters_.unnamed;
+  }
+  return name.has_value();
 }
 
 Result<void> Driver::start(const JobRateChange& change) {
@@ -253,12 +275,14 @@ Result<void> Driver::start(const JobRateChange& change) {
 }
 
 Result<void> Driver::remove_all(std::string_view reason) {
-  const auto text = tree_.read(kRulesPath);
+  const auto text = tree_.read(options_.service->rules);
   if (!text) {
     // Without tbf or without Lustre there are no rules. If only one head runs tbf, they cannot
     // be read.
-    if (const auto policies = policies_of(tree_); policies && policies->tbf() != nullptr) {
-      if (const auto type = type_of(*policies); !type) return tl::unexpected(type.error());
+    if (const auto policies = policies_of(tree_, *options_.service);
+        policies && policies->tbf() != nullptr) {
+      if (const auto type = type_of(*policies, *options_.service); !type)
+        return tl::unexpected(type.error());
     }
     const std::errc code = text.error().code;
     const bool nothing_there =

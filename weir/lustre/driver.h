@@ -16,6 +16,8 @@
 //   - a rule that differs between CPTs or priorities is stopped everywhere and started again
 //   - a start that fails is followed by a stop, since it may have partly succeeded
 //   - when the server cannot be read for long, our rules are stopped, because their rates are old
+//   - when somebody else stops the rule of a job kStolenMax times within kStolenTime, the job is
+//     left alone for kYieldFor, and said so (news())
 // A failed write is repeated in the next round, from the state that the server shows then; the
 // driver keeps no copy of that state. So a restart of the server or of the driver costs one round.
 //
@@ -38,7 +40,9 @@
 #include "weir/base/result.h"
 #include "weir/base/time.h"
 #include "weir/classify/rule_spec.h"
+#include "weir/lustre/holds.h"
 #include "weir/lustre/names.h"
+#include "weir/lustre/observer.h"
 #include "weir/lustre/server.h"
 #include "weir/lustre/tree.h"
 
@@ -49,11 +53,16 @@ class Driver {
   // Number of looks per period: one round, the others glances.
   static constexpr int kGlances = 4;
 
+  static constexpr int kStolenMax = 3;
+  static constexpr Nanoseconds kStolenTime = std::chrono::seconds{10};
+  static constexpr Nanoseconds kYieldFor = std::chrono::minutes{10};
+
   struct Options {
     RuleController::Options controller;
     Nanoseconds patience = std::chrono::seconds{
         5};  // time after which our rules are removed if the server cannot be read
     bool dry_run = false;
+    const Service* service = &kOstService;
   };
   struct Counters {
     std::uint64_t rounds = 0;
@@ -64,6 +73,16 @@ class Driver {
     std::uint64_t repairs = 0;   // rules that differed between heads
     std::uint64_t vanished = 0;  // active jobs whose counters vanished
     std::uint64_t unnamed = 0;   // jobs that no rule can name
+    std::uint64_t stolen = 0;    // rules that somebody else stopped
+  };
+  // A command that was written, or that the server refused.
+  struct Written {
+    std::string_view command;
+    std::string_view reason;
+    std::optional<std::uint32_t> before;  // the rate of the rule; none: there was no rule
+    std::optional<std::uint32_t> after;
+    const Error* error = nullptr;
+    std::uint64_t round = 0;
   };
   // Saves the text of the map, before a name in it is used.
   using Save = std::function<Result<void>(std::string_view text)>;
@@ -86,17 +105,22 @@ class Driver {
   }
   void forget_nodes(const JobId& job) { controller_->forget_nodes(job); }
 
+  // Called after each command; not in a dry run.
+  void on_written(std::function<void(const Written&)> written) { written_ = std::move(written); }
+
   const Counters& counters() const { return counters_; }
   const RuleController& controller() const { return *controller_; }
+  const Options& options() const { return options_; }
+  // Which jobs are held; in a dry run: would be.
+  const Holds& holds() const { return holds_; }
+  // The last round: counts and load.
+  const RuleRound& last_round() const { return round_; }
+  // What an administrator should know, each once.
+  std::vector<std::string> take_news() { return std::exchange(news_, {}); }
   // Our rules in effect, as of the last round and later writes.
   const std::vector<RuleSeen>& rules() const { return round_.rules; }
 
  private:
-  struct Last {
-    std::uint64_t rpcs = 0;
-    std::optional<std::uint64_t> since_ns;
-    bool seen = false;
-  };
   struct Own {
     JobId job;
     std::uint32_t rate = 0;
@@ -106,15 +130,18 @@ class Driver {
   };
 
   void go_blind(Instant now);
-  void count_jobs(const View& view);
-  void count_target(const TargetView& target, std::map<JobId, JobCount>& sums);
   std::map<std::string, Own> own_rules(const RuleTable& table);
   void see_rules(const RuleTable& table);
-  void carry_out(const std::vector<JobRateChange>& changes);
+  enum class Missing : std::uint8_t { kStolen, kExpected };
+  void miss_rules(Instant now, Missing missing);
+  bool is_yielding(const JobId& job) const;
+  void carry_out(const std::vector<JobRateChange>& changes, Instant now);
   void write_all(const std::vector<JobRateChange>& changes);
   Result<void> start(const JobRateChange& change);
   Result<void> write(const RuleChange& change, std::string_view reason);
   void note(const Result<void>& done);
+  void note(const JobId& job, const Result<void>& done);
+  bool is_named(const JobId& job);
 
   Options options_;
   Tree& tree_;
@@ -122,16 +149,28 @@ class Driver {
   Save save_;
   Log log_;
   const std::unique_ptr<RuleController> controller_;
-  std::map<std::string, std::map<JobId, Last>> last_;  // by target
-  std::map<std::string, std::uint64_t> last_rpcs_;     // by target
+  Observer observer_;
   RuleRound round_;
-  std::map<JobId, std::uint32_t> pretended_;  // with dry_run: rates that would be in effect
-  std::set<std::string> foreign_;             // names of others
-  std::set<std::string> used_;                // names of ours
-  std::optional<Instant> seen_at_;            // when the server was last read
-  bool is_blind_ = false;                     // the server could not be read since then
+  std::map<JobId, std::uint32_t> pretended_;    // with dry_run: rates that would be in effect
+  std::set<std::string> foreign_;               // names of others
+  std::set<std::string> used_;                  // names of ours
+  std::map<std::string, std::uint32_t> rates_;  // of our rules in effect, by name
+  std::set<JobId> repaired_;                    // whose rules differed in this round
+  std::set<JobId> unwritten_;                   // whose last change was not made
+  std::optional<Instant> seen_at_;              // when the server was last read
+  bool is_blind_ = false;                       // the server could not be read since then
   std::optional<Error> first_error_;
   Counters counters_;
+  // Rules of a job that somebody else stopped.
+  struct Stolen {
+    int times = 0;
+    Instant since{};
+    std::optional<Instant> until;  // the job is left alone
+  };
+  std::map<JobId, Stolen> stolen_;
+  Holds holds_;
+  std::vector<std::string> news_;
+  std::function<void(const Written&)> written_;
 };
 
 }  // namespace weir::lustre

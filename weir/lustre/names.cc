@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "weir/base/quote.h"
+#include "weir/classify/rule_spec.h"
 #include "weir/lustre/text.h"
 
 namespace weir::lustre {
@@ -38,13 +39,13 @@ bool is_expressible(const JobId& job) {
   });
 }
 
-std::string conds_of(const JobId& job) { return fmt::format("jobid={{{}}}", job.text()); }
+std::string conds_of(const JobId& job) { return conds_for_job(job.text()); }
 
 std::optional<JobId> job_of(std::string_view conds) {
-  if (conds.starts_with("jobid=")) conds.remove_prefix(6);
-  if (conds.size() < 3 || conds.front() != '{' || conds.back() != '}') return std::nullopt;
-  const JobId job(conds.substr(1, conds.size() - 2));
-  if (job.text().size() != conds.size() - 2 || !is_expressible(job)) return std::nullopt;
+  const auto text = job_in_conds(conds);
+  if (!text) return std::nullopt;
+  const JobId job(*text);
+  if (job.text().size() != text->size() || !is_expressible(job)) return std::nullopt;
   return job;
 }
 

@@ -4,7 +4,7 @@
 //
 //   Result<View> view = look(tree);
 //
-//   ost_io                 policy, type, number of waiting requests, rules of all CPTs and heads
+//   the service            policy, type, number of waiting requests, rules of all CPTs and heads
 //   jobs                   requests served: the sum over the server's OSTs, entries and totals
 //
 // look() fails where the driver could not work: no OST, no debugfs, no permission, tbf not running,
@@ -17,6 +17,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "weir/base/job_id.h"
@@ -28,6 +29,22 @@ namespace weir::lustre {
 
 inline constexpr const char* kPoliciesPath = "/sys/kernel/debug/lustre/ost/OSS/ost_io/nrs_policies";
 inline constexpr const char* kRulesPath = "/sys/kernel/debug/lustre/ost/OSS/ost_io/nrs_tbf_rule";
+
+// A service of a node whose rules are adjusted.
+struct Service {
+  std::string_view name;
+  std::string_view parameter;  // of lctl, before ".nrs_policies"
+  const char* policies;        // paths
+  const char* rules;
+  const char* targets;
+  std::string_view target;  // what its targets are called
+};
+inline constexpr Service kOstService{.name = "ost_io",
+                                     .parameter = "ost.OSS.ost_io",
+                                     .policies = kPoliciesPath,
+                                     .rules = kRulesPath,
+                                     .targets = "/proc/fs/lustre/obdfilter",
+                                     .target = "OST"};
 inline constexpr const char* kPartitionsPath = "/sys/kernel/debug/lnet/cpu_partition_table";
 inline constexpr const char* kDepthPath = "/sys/module/ptlrpc/parameters/tbf_depth";
 
@@ -52,16 +69,20 @@ std::uint32_t partitions_of(Tree& tree);
 std::uint32_t depth_of(Tree& tree);
 
 // The steps of look(), each with its own remedy.
-Result<std::vector<std::string>> targets_of(Tree& tree);
-Result<Policies> policies_of(Tree& tree);
-Result<std::string> type_of(const Policies& policies);
-Result<RuleTable> rules_of(Tree& tree);
-Result<TargetView> target_view(Tree& tree, const std::string& name);
+Result<std::vector<std::string>> targets_of(Tree& tree, const Service& service = kOstService);
+Result<Policies> policies_of(Tree& tree, const Service& service = kOstService);
+Result<std::string> type_of(const Policies& policies, const Service& service = kOstService);
+Result<RuleTable> rules_of(Tree& tree, const Service& service = kOstService);
+Result<TargetView> target_view(Tree& tree, const std::string& name,
+                               const Service& service = kOstService);
 
-Result<View> look(Tree& tree);
+Result<View> look(Tree& tree, const Service& service = kOstService);
+// The same where any policy may run: without tbf there are no rules.
+Result<View> look_only(Tree& tree, const Service& service = kOstService);
 
-// Makes ost_io run `tbf jobid`, via fifo, and waits for queued requests; other rules are lost.
+// Makes the service run `tbf jobid`, via fifo, and waits for queued requests; other rules are lost.
 // `wait` is called between two reads; false aborts.
-Result<void> set_policy(Tree& tree, const std::function<bool()>& wait);
+Result<void> set_policy(Tree& tree, const std::function<bool()>& wait,
+                        const Service& service = kOstService);
 
 }  // namespace weir::lustre

@@ -73,9 +73,17 @@ std::optional<std::uint64_t> field(std::string_view braces, std::string_view key
   return std::nullopt;
 }
 
+// With what releases from 2.12 to 2.17 write there: another release may write something else.
 tl::unexpected<Error> refuse(std::string_view file, std::string_view what) {
+  std::string_view expected = "'job_stats:' and entries '- job_id:'";
+  if (file == "stats") expected = "'snapshot_time' and lines 'NAME N samples'";
+  if (file == "nrs_policies") expected = "'regular_requests:' and entries '- name:'";
+  if (file == "nrs_tbf_rule")
+    expected = "'regular_requests:', 'CPT N:' and 'NAME CONDITIONS RATE, ref N'";
+  if (file == "cpu_partition_table") expected = "lines 'N : CPUS'";
   return fail(std::errc::invalid_argument, file, what,
-              "check that it is the file of a Lustre server; weir lustre check shows what is read");
+              "expected " + std::string(expected) +
+                  ", as Lustre 2.12 to 2.17 writes it; check the path and the release");
 }
 
 std::optional<unsigned> hex_digit(char c) {

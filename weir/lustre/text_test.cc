@@ -151,5 +151,20 @@ TEST(LustreText, PoliciesAndWhatWaits) {
   EXPECT_EQ(read->queued(), 17U);
 }
 
+// A release that writes something else is refused with what was expected.
+TEST(LustreText, FilesOfUnknownReleasesAreRefusedWithWhatWasExpected) {
+  const auto message = [](const auto& result) {
+    return result ? std::string("accepted") : result.error().message();
+  };
+  EXPECT_NE(message(parse_policies("version: 3\npolicies: [tbf]\n")).find("expected 'regular_req"),
+            std::string::npos);
+  EXPECT_NE(message(parse_rules("regular_requests:\nCPT 0:\nrule: {rate: 5}\n")).find(", ref N'"),
+            std::string::npos);
+  EXPECT_NE(message(parse_rules("rules: []\n")).find("Lustre 2.12 to 2.17"), std::string::npos);
+  EXPECT_NE(message(parse_job_stats("jobs:\n")).find("entries '- job_id:'"), std::string::npos);
+  EXPECT_NE(message(parse_stats("reads 5\n")).find("'snapshot_time'"), std::string::npos);
+  EXPECT_NE(message(parse_partitions("none\n")).find("'N : CPUS'"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace weir::lustre

@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <spawn.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -129,6 +130,17 @@ Result<std::string> HostTree::way_of_writing(const std::string& path) const {
     return fail_errno(ENOENT, options_.lctl_program, "install the Lustre utilities");
   }
   return fail_errno(error, real, hint_for(error, path));
+}
+
+Result<host::Fd> HostTree::lock_server() const {
+  const std::string folder = options_.root + "/sys/kernel/debug";
+  host::Fd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd.is_open()) return fd;  // reading the files of the server reports what is missing
+  if (flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
+  if (errno != EWOULDBLOCK) return fail_errno(errno, folder);
+  return fail(std::errc::device_or_resource_busy, "this server",
+              "another weir lustre run adjusts its rules",
+              "run one driver per server; a dry run can run beside it");
 }
 
 Result<void> HostTree::write_by_lctl(const std::string& path, std::string_view text) {

@@ -21,6 +21,7 @@
 
 #include "weir/base/result.h"
 #include "weir/base/time.h"
+#include "weir/host/fd.h"
 
 namespace weir::lustre {
 
@@ -60,6 +61,12 @@ class HostTree final : public Tree {
 
   // How commands for a path would be written: "directly" or "by lctl"; an error if neither works.
   Result<std::string> way_of_writing(const std::string& path) const;
+
+  // One driver at a time: two would divide the same server twice, and the rules of one would match
+  // before those of the other. Locks the folder of debugfs, of which a kernel has one, whatever map
+  // and prefix the drivers use. EBUSY if another has it. Held until the descriptor is closed.
+  // Without such a folder the descriptor is not open.
+  Result<host::Fd> lock_server() const;
 
   std::uint64_t lctl_started() const { return lctl_started_; }
   // Time spent in reading and writing so far.

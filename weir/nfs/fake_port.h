@@ -15,6 +15,7 @@
 
 #include "weir/base/assert.h"
 #include "weir/base/result.h"
+#include "weir/serve/client_identity.h"
 #include "weir/serve/session.h"
 
 namespace weir::nfs {
@@ -45,7 +46,16 @@ class FakePort final : public serve::SessionPort {
     answers[id] = result;
   }
 
-  void connect(const serve::ServerAddress& server) override { connected_to = server.text; }
+  serve::Ends ends() const override { return own_ends; }
+  void set_ends(const serve::Ends& ends) override {
+    own_ends = ends;
+    identity.nid = serve::nid_of(ends.client);
+  }
+  void connect(const serve::ServerAddress& server,
+               const serve::UpstreamSource& source_of_it) override {
+    connected_to = server.text;
+    source = source_of_it;
+  }
   bool hold(std::size_t bytes) override {
     if (held + bytes > memory) return false;
     held += bytes;
@@ -66,7 +76,9 @@ class FakePort final : public serve::SessionPort {
   std::size_t held = 0;
   Instant time{std::chrono::seconds{1000}};
   Instant wakes_at = kNever;
+  serve::Ends own_ends;
   std::string connected_to;
+  serve::UpstreamSource source;
   std::string notes;
   int hang_ups = 0;
   std::map<std::uint64_t, serve::OwnResult> answers;

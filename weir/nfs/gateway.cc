@@ -67,6 +67,18 @@ Result<serve::ServerAddress> find_server(const std::string& text) {
   return found;
 }
 
+void Gateway::set_jobs(HostJobs jobs) {
+  const host::MutexLock lock(mutex_);
+  jobs_ = std::move(jobs);
+  ++jobs_version_;
+}
+
+std::optional<JobId> Gateway::job_of(const Nid& client) const {
+  const host::MutexLock lock(mutex_);
+  const auto found = jobs_.find(client);
+  return found == jobs_.end() ? std::nullopt : std::optional(found->second);
+}
+
 Gateway::SessionSlots* Gateway::slots_of(const SessionId& session) {
   if (const auto found = sessions_.find(key_of(session)); found != sessions_.end())
     return &found->second;

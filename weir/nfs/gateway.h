@@ -6,6 +6,7 @@
 //   sessions    of NFS 4.1 and later: how many slots they have and how many hold a parked call.
 //               One session serves all users of a mount, so the calls that one user has parked must
 //               leave slots to the others: see park()
+//   jobs        which job runs on which client, from Slurm
 //   recalls     files whose delegation the server recalls from a client: calls on them do not wait
 //               until the client has returned it, or for the time of a lease
 //   owners      which client uses which client owner: two clients with the same one destroy each
@@ -39,6 +40,7 @@
 #include "weir/classify/nid.h"
 #include "weir/host/mutex.h"
 #include "weir/nfs/codec/compound.h"
+#include "weir/nfs/host_jobs.h"
 #include "weir/serve/options.h"
 #include "weir/serve/upstream.h"
 
@@ -60,13 +62,15 @@ struct Counters {
   Count replies_unmatched = 0;
   Count slots_given_up = 0;  // of calls that the server has not answered for kLate
   Count tls_refused = 0;
+  Count tls_passed = 0;          // connections
   Count server_unreachable = 0;  // connections that ended for this reason
   Count server_closed = 0;
   Count recalls = 0;
-  Count layouts = 0;     // granted by the server: their data bypasses the gateway
-  Count moved = 0;       // NFS4ERR_MOVED
-  Count bypasses = 0;    // clients that mount the server directly too
-  Count stalled_ns = 0;  // time in which connections were not read because memory was short
+  Count proxy_headers = 0;  // of clients behind a proxy
+  Count layouts = 0;        // granted by the server: their data bypasses the gateway
+  Count moved = 0;          // NFS4ERR_MOVED
+  Count bypasses = 0;       // clients that mount the server directly too
+  Count stalled_ns = 0;     // time in which connections were not read because memory was short
 };
 
 using SessionId = std::array<std::byte, kSessionIdBytes>;
@@ -86,6 +90,7 @@ class Gateway {
   const serve::NfsOptions& options() const { return options_; }
   const serve::ServerAddress& server() const { return server_; }
   Counters& counters() { return counters_; }
+  serve::SourcePorts& source_ports() { return source_ports_; }
 
   void set_lease(Nanoseconds lease) { lease_ = lease; }
   Nanoseconds lease() const { return lease_; }
@@ -105,6 +110,14 @@ class Gateway {
   void recall(const Nid& client, Bytes file_handle, Instant until);
   void returned(const Nid& client, Bytes file_handle);
   bool is_recalled(const Nid& client, Bytes file_handle, Instant now) const;
+
+  // ---- jobs ----
+
+  // Replaces all.
+  void set_jobs(HostJobs jobs);
+  // Changes with set_jobs(), so that a session asks once; 0: never called.
+  std::uint64_t jobs_version() const { return jobs_version_; }
+  std::optional<JobId> job_of(const Nid& client) const;
 
   // What is remembered about a client: warnings that were logged, and that it has an NFS session
   // here.
@@ -139,6 +152,7 @@ class Gateway {
   const serve::NfsOptions options_;
   const serve::ServerAddress server_;
   Counters counters_;
+  serve::SourcePorts source_ports_;
   std::atomic<Nanoseconds> lease_ = kLeaseUnknown;
   // Read for each call, so that most need no lock.
   std::atomic<std::size_t> recall_count_ = 0;
@@ -146,6 +160,8 @@ class Gateway {
   absl::flat_hash_map<SessionKey, SessionSlots> sessions_ ABSL_GUARDED_BY(mutex_);
   bool are_all_busy_ ABSL_GUARDED_BY(mutex_) = false;  // kSessionsMax sessions have parked calls
   std::deque<Recall> recalls_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<std::uint64_t> jobs_version_ = 0;
+  HostJobs jobs_ ABSL_GUARDED_BY(mutex_);
   // By a hash of both; and in order of arrival.
   absl::flat_hash_set<std::uint64_t> marks_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::uint64_t> marked_ ABSL_GUARDED_BY(mutex_);

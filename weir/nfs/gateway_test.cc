@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weir/nfs/gateway.h"
 
+#include <array>
+#include <atomic>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -93,6 +97,44 @@ TEST_F(GatewayTest, OwnersAreRememberedWithTheirLastUserAndBounded) {
   EXPECT_EQ(use("a", 1), client(2));
   for (std::size_t i = 0; i < Gateway::kOwnersMax; ++i) use("owner " + std::to_string(i), 3);
   EXPECT_EQ(use("a", 4), std::nullopt);
+}
+
+// Sessions of all loops use one gateway; also run under the thread sanitizer.
+TEST_F(GatewayTest, LoopsShareItsSlotsAndItsMemory) {
+  constexpr std::uint32_t kThreads = 4;
+  constexpr std::uint32_t kSlots = 8;
+  constexpr int kRounds = 500;
+  gateway_.set_slots(session(1), kSlots);
+  std::atomic<std::uint32_t> parked = 0;
+  std::atomic<int> is_new = 0;
+  std::vector<std::thread> threads;
+  for (std::uint32_t i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      const std::array handle{std::byte(i)};
+      for (int round = 0; round < kRounds; ++round) {
+        const auto number = static_cast<std::uint64_t>(round);
+        if (gateway_.park(session(1), i, OperationKind::kRead)) {
+          EXPECT_LE(++parked, kSlots / 2);
+          --parked;
+          gateway_.unpark(session(1), i);
+        }
+        gateway_.set_lease(std::chrono::seconds{10 + i});
+        is_new += gateway_.mark(Gateway::Mark::kTls, client(number));
+        EXPECT_TRUE(gateway_.has(Gateway::Mark::kTls, client(number)));
+        gateway_.recall(client(i), handle, instant_at(1));
+        EXPECT_TRUE(gateway_.is_recalled(client(i), handle, instant_at(0)));
+        gateway_.returned(client(i), handle);
+        EXPECT_FALSE(gateway_.is_recalled(client(i), handle, instant_at(0)));
+        gateway_.other_user(handle, client(i));
+        EXPECT_GE(gateway_.wait_max(), std::chrono::seconds{0});
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(is_new, kRounds) << "one thread marks each";
+  EXPECT_EQ(gateway_.parked(session(1)), 0U);
+  EXPECT_EQ(gateway_.session_count(), 1U);
+  EXPECT_EQ(gateway_.counters().recalls, kThreads * kRounds);
 }
 
 }  // namespace

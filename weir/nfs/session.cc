@@ -92,6 +92,7 @@ struct HeldCall {
   PendingCall pending;
   State state = State::kQueued;
   bool is_gss = false;
+  bool is_tls_probe = false;
   std::uint32_t copies = 1;      // sent to the server
   std::uint64_t request_id = 0;  // while it holds a slot of the Target
   std::uint64_t digest = 0;
@@ -108,14 +109,21 @@ struct HeldCall {
 
 class NfsSession final : public serve::Session {
  public:
-  NfsSession(SessionPort& port, Gateway& gateway) : port_(port), gateway_(gateway) {
-    if (const auto identity = port.identify({})) client_ = *identity;
+  NfsSession(SessionPort& port, Gateway& gateway, const serve::ServerAddress& server,
+             bool sends_proxy)
+      : port_(port), gateway_(gateway), server_(server), sends_proxy_(sends_proxy) {
+    identify();
+    const auto& proxies = gateway.options().accepts_proxy;
+    awaits_header_ = proxies && proxies->matches(client_.nid);
     const serve::ExportFacts* const facts = port.find_export(gateway.options().name);
     WEIR_ASSERT(facts != nullptr);
     port.open(*facts, opened_);
   }
 
-  void greet(Output& /*out*/) override { port_.connect(gateway_.server()); }
+  void greet(Output& /*out*/) override {
+    awaits_header_ ? port_.wake_at(port_.now() + kHeaderMax) : connect();
+  }
+  Step negotiate(Input& in, Output& out) override;
   Event next(Input& in, IoRequest& request) override;
   void reply(IoRequest& request, const serve::IoResult& /*result*/) override {
     WEIR_ASSERT(false, request.tag);  // all requests are performed here
@@ -131,7 +139,7 @@ class NfsSession final : public serve::Session {
   void server_ended(std::string_view reason) override;
   bool stop() override;
   bool is_settled() const override {
-    return calls_.empty() && to_server_.empty() && !from_server_.is_inside();
+    return calls_.empty() && piece_.empty() && to_server_.empty() && !from_server_.is_inside();
   }
   void wake() override;
   void closed() override;
@@ -139,6 +147,11 @@ class NfsSession final : public serve::Session {
  private:
   // The destination of the rest of a long message.
   enum class Rest : std::uint8_t { kToCall, kToServer, kNowhere };
+
+  void identify() {
+    if (const auto identity = port_.identify({})) client_ = *identity;
+  }
+  void connect();
 
   // ---- from the client ----
   std::optional<Event> take(const RecordEvent& piece, IoRequest& request);
@@ -150,10 +163,13 @@ class NfsSession final : public serve::Session {
   bool must_delay(const Call& call, const IoRequest& request, HeldCall& held);
   void delay(const MessageView& message, const Call& call, HeldCall& held);
   void refuse_tls(const Call& call);
+  Event next_opaque(Input& in, IoRequest& request);
+  void perform_opaque(const IoRequest& request);
   void look_for_owner(const CompoundCall& compound);
   void warn_once(Gateway::Mark mark, std::string_view text);
   bool passes_at_once(const Call& call) const;
   void fill(const Call& call, IoRequest& request);
+  std::optional<JobId> host_job();
   Event break_off(std::string_view problem);
 
   // ---- to the server ----
@@ -170,6 +186,7 @@ class NfsSession final : public serve::Session {
   bool take_reply(const RecordEvent& piece);
   void begin_reply(Bytes bytes, bool is_whole);
   void settle(std::uint32_t xid, const Reply& reply);
+  bool begin_tls(const MessageView& message);
   void learn(const Reply& reply);
   void look_for_recalls(const MessageView& message);
   void look_for_bypass();
@@ -182,7 +199,11 @@ class NfsSession final : public serve::Session {
 
   SessionPort& port_;
   Gateway& gateway_;
+  const serve::ServerAddress& server_;
+  const bool sends_proxy_;
   Attributes client_;
+  std::optional<JobId> job_;  // of the client's host, as of jobs_version_
+  std::uint64_t jobs_version_ = 0;
   serve::OpenedExport opened_;
   ByteQueue to_client_;
   ByteQueue to_server_;
@@ -209,14 +230,54 @@ class NfsSession final : public serve::Session {
   bool is_full_ = false;             // to_client_
   std::optional<Instant> stalled_since_;
   Instant last_input_;
-  bool is_watched_ = false;      // a wake is set
-  bool has_client_id_ = false;   // EXCHANGE_ID has succeeded
-  bool has_file_calls_ = false;  // or an NFS session is used
+  bool is_watched_ = false;        // a wake is set
+  bool has_client_id_ = false;     // EXCHANGE_ID has succeeded
+  bool has_file_calls_ = false;    // or an NFS session is used
+  bool awaits_header_ = false;     // of a proxy
+  std::vector<std::byte> header_;  // the part that has arrived
+  // After STARTTLS: bytes of both directions are forwarded as they are. One piece of the client
+  // waits at a time.
+  bool is_opaque_ = false;
+  std::vector<std::byte> piece_;
+  std::uint64_t replied_ = 0;  // bytes for the client that are not charged yet
   bool stops_ = false;
   bool has_server_ended_ = false;
   bool is_closed_ = false;
   std::string problem_;
 };
+
+// The server gets the address of the client before anything else.
+void NfsSession::connect() {
+  const serve::Ends ends = port_.ends();
+  if (sends_proxy_) to_server_.append(serve::write_proxy_header(ends));
+  port_.connect(server_, {gateway_.options().source, ends.client, &gateway_.source_ports()});
+}
+
+NfsSession::Step NfsSession::negotiate(Input& in, Output& /*out*/) {
+  if (!awaits_header_) return Step::kOpen;
+  const std::size_t had = header_.size();
+  header_.insert(header_.end(), in.begin(), in.end());
+  const serve::ProxyHeader header = serve::read_proxy_header(header_);
+  if (header.state == serve::ProxyHeader::State::kNeedBytes) {
+    in = {};
+    return Step::kNeedBytes;
+  }
+  if (header.state == serve::ProxyHeader::State::kBad) {
+    problem_ = header.problem;
+    return Step::kBreak;
+  }
+  in = in.subspan(header.size - had);
+  header_ = {};
+  awaits_header_ = false;
+  port_.wake_at(kNever);
+  ++gateway_.counters().proxy_headers;
+  if (header.ends) {
+    port_.set_ends(*header.ends);
+    identify();
+  }
+  connect();
+  return Step::kOpen;
+}
 
 // ---- from the client ----
 
@@ -225,6 +286,7 @@ NfsSession::Event NfsSession::next(Input& in, IoRequest& request) {
     in = {};
     return Event::kNeedBytes;
   }
+  if (is_opaque_) return next_opaque(in, request);
   for (;;) {
     if (stops_ && !from_client_.is_inside()) return Event::kEnd;
     if (in.empty()) return Event::kNeedBytes;
@@ -309,7 +371,7 @@ std::optional<NfsSession::Event> NfsSession::repeat(HeldCall& first, const Messa
 std::optional<NfsSession::Event> NfsSession::begin_call(const MessageView& message,
                                                         IoRequest& request) {
   const Call call = read_call(message);
-  if (call.is_tls_probe()) {
+  if (call.is_tls_probe() && !gateway_.options().passes_tls) {
     refuse_tls(call);
     return std::nullopt;
   }
@@ -356,6 +418,7 @@ HeldCall& NfsSession::hold(const MessageView& message, const Call& call, std::ui
   held.digest = digest;
   held.length = length_of(message);
   held.is_gss = call.header.credential.gss.has_value();
+  held.is_tls_probe = call.is_tls_probe();
   held_ += held.size();
   return held;
 }
@@ -368,9 +431,22 @@ bool NfsSession::passes_at_once(const Call& call) const {
   return gateway_.is_recalled(client_.nid, call.file_handle, port_.now());
 }
 
+// The job that runs on the client.
+std::optional<JobId> NfsSession::host_job() {
+  if (const std::uint64_t version = gateway_.jobs_version(); version != jobs_version_) {
+    jobs_version_ = version;
+    job_ = gateway_.job_of(client_.nid);
+  }
+  return job_;
+}
+
 void NfsSession::fill(const Call& call, IoRequest& request) {
   request.opened = &opened_;
   request.attributes = attributes_of(client_, call);
+  // Calls of a GSS context stay in one queue.
+  if (!call.header.credential.gss) {
+    if (const auto job = host_job()) request.attributes.job = *job;
+  }
   request.operation = call.kind;
   request.bytes = weir::Bytes{std::min(call.cost.bytes, kChargeMax)};
   request.tag = call.header.xid;
@@ -405,6 +481,36 @@ void NfsSession::refuse_tls(const Call& call) {
   to_client_.append(denied_reply(call.header.xid, kAuthBadCredential));
   account_replies();
   port_.transfer();
+}
+
+// Nothing of a call is visible, and all belong to one class: so bytes are the cost, in both
+// directions, and a connection that waits is not read.
+NfsSession::Event NfsSession::next_opaque(Input& in, IoRequest& request) {
+  if (stops_) return Event::kEnd;
+  if (in.empty()) return Event::kNeedBytes;
+  const Input piece = in.first(std::min(in.size(), kWholeMax));
+  if (!piece_.empty() || !make_room(piece.size())) return Event::kNoRoom;
+  piece_.assign(piece.begin(), piece.end());
+  held_ += piece_.size();
+  in = in.subspan(piece.size());
+  request.opened = &opened_;
+  request.attributes = client_;
+  if (const auto job = host_job()) request.attributes.job = *job;
+  request.operation = OperationKind::kOther;
+  const std::uint64_t bytes = std::min(piece_.size() + replied_, kChargeMax);
+  replied_ -= std::min(replied_, bytes);
+  request.bytes = weir::Bytes{bytes};
+  request.is_own = true;
+  return Event::kRequest;
+}
+
+void NfsSession::perform_opaque(const IoRequest& request) {
+  to_server_.append(piece_);
+  held_ -= piece_.size();
+  piece_.clear();
+  port_.transfer();
+  port_.answer(request.id, {.is_forwarded = true});
+  port_.release(0);  // the next piece may be read
 }
 
 // Two clients with the same client owner: each makes the server drop the state of the other.
@@ -444,6 +550,7 @@ void NfsSession::pass(const MessageView& message) {
 }
 
 void NfsSession::perform(IoRequest& request, std::span<std::byte> /*room*/) {
+  if (is_opaque_) return perform_opaque(request);
   const auto found = calls_.find(static_cast<std::uint32_t>(request.tag));
   WEIR_ASSERT(found != calls_.end(), request.tag);
   HeldCall& call = *found->second;
@@ -519,10 +626,15 @@ void NfsSession::transferred() {
 
 void NfsSession::from_server(Input in) {
   while (!in.empty() && !is_closed_) {
+    if (is_opaque_) {
+      to_client_.append(in);
+      replied_ += in.size();
+      break;
+    }
     const RecordEvent piece = from_server_.next(in);
     if (piece.kind == RecordEvent::Kind::kBreak) {
-      port_.note(fmt::format("server {} sent {}; disconnected", gateway_.server().text,
-                             describe(piece.reason)));
+      port_.note(
+          fmt::format("server {} sent {}; disconnected", server_.text, describe(piece.reason)));
       has_server_ended_ = true;
       return port_.hang_up();
     }
@@ -569,7 +681,24 @@ void NfsSession::begin_reply(Bytes bytes, bool is_whole) {
     reply_writer_.begin(to_client_, bytes, length);
   }
   learn(reply);
+  const bool is_probe = found->second->is_tls_probe;
   settle(pending.xid, reply);
+  if (is_probe && is_whole && begin_tls(message)) is_opaque_ = true;
+}
+
+// Whether the following bytes are TLS. A client that has not waited for this reply is disconnected:
+// its next bytes would be read as something else than the server reads.
+bool NfsSession::begin_tls(const MessageView& message) {
+  if (!starts_tls(read_reply_header(message))) return false;
+  if (!calls_.empty() || from_client_.is_inside()) {
+    port_.note("disconnected: it has sent calls before TLS was established");
+    has_server_ended_ = true;
+    port_.hang_up();
+    return false;
+  }
+  ++gateway_.counters().tls_passed;
+  warn_once(Gateway::Mark::kTls, "uses TLS: only its address and its bytes are limited");
+  return true;
 }
 
 void NfsSession::settle(std::uint32_t xid, const Reply& reply) {
@@ -701,6 +830,10 @@ void NfsSession::watch() {
 
 void NfsSession::wake() {
   is_watched_ = false;
+  if (awaits_header_) {
+    port_.note("disconnected: it has to send a PROXY header first (accept_proxy), and has not");
+    return port_.hang_up();
+  }
   if (has_server_ended_) return port_.hang_up();
   const Instant now = port_.now();
   if (from_client_.is_inside() && !stalled_since_ && now - last_input_ >= kStallMax) {
@@ -725,6 +858,7 @@ void NfsSession::closed() {
   if (!std::exchange(is_closed_, true)) look_for_bypass();
   for (auto& [xid, call] : calls_) unpark(*call);
   calls_.clear();
+  piece_.clear();
   ready_.clear();
   arriving_ = nullptr;
   rest_ = Rest::kNowhere;
@@ -755,6 +889,8 @@ std::vector<serve::ProtocolCount> counts_of(Gateway& gateway) {
        counters.slots_given_up},
       {"weir_nfs_tls_refused_total", "Probes for TLS that were refused.", name,
        counters.tls_refused},
+      {"weir_nfs_tls_connections_total", "Connections whose calls are not visible.", name,
+       counters.tls_passed},
       {"weir_nfs_layouts_total", "pNFS layouts that the server granted.", name, counters.layouts},
       {"weir_nfs_referrals_total", "Replies that refer a client to another server.", name,
        counters.moved},
@@ -764,6 +900,8 @@ std::vector<serve::ProtocolCount> counts_of(Gateway& gateway) {
        counters.server_unreachable},
       {"weir_nfs_server_closed_total", "Connections that the server closed.", name,
        counters.server_closed},
+      {"weir_nfs_proxy_headers_total", "Connections of clients behind a proxy.", name,
+       counters.proxy_headers},
       {"weir_nfs_stalled_seconds_total", "Time in which clients were not read from to save memory.",
        name, counters.stalled_ns, true},
   };
@@ -779,8 +917,23 @@ serve::ProtocolKind protocol(std::string name, Gateway& gateway) {
           .counts = [&gateway] { return counts_of(gateway); }};
 }
 
+serve::ProtocolKind relay(std::string name, Gateway& gateway, std::uint16_t port, RelayKind kind) {
+  auto server = std::make_shared<serve::ServerAddress>(gateway.server());
+  serve::set_port(server->address, port);
+  server->text = fmt::format("{}, port {}", gateway.server().text, port);
+  const bool sends_proxy = kind == RelayKind::kOfServer && gateway.options().sends_proxy;
+  return {.name = std::move(name),
+          .help = "a protocol beside NFS, forwarded to another server",
+          .begin =
+              [&gateway, server, sends_proxy](SessionPort& of) {
+                return std::make_unique<NfsSession>(of, gateway, *server, sends_proxy);
+              },
+          .is_gateway = true};
+}
+
 std::unique_ptr<serve::Session> begin_session(SessionPort& port, Gateway& gateway) {
-  return std::make_unique<NfsSession>(port, gateway);
+  return std::make_unique<NfsSession>(port, gateway, gateway.server(),
+                                      gateway.options().sends_proxy);
 }
 
 }  // namespace weir::nfs

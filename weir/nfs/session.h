@@ -21,6 +21,9 @@
 // server decides. Neither is charged. A different call with the xid of an unanswered one ends the
 // connection.
 //
+// A client that NfsOptions::accepts_proxy lists sends a PROXY header first; the connection to the
+// server is made when it has arrived, since the header may name another client.
+//
 // When the client leaves, calls that wait are dropped and the connection to the server is reset.
 // When the server closes, the client is disconnected: it reconnects and sends its calls again.
 //
@@ -47,6 +50,8 @@ inline constexpr std::size_t kWholeMax = std::size_t{64} << 10;
 inline constexpr std::size_t kHeadBytes = std::size_t{8} << 10;  // of a longer message
 inline constexpr std::size_t kCallsMax = 65'536;
 inline constexpr Nanoseconds kStallMax = std::chrono::seconds{60};
+// A proxy sends its header at once.
+inline constexpr Nanoseconds kHeaderMax = std::chrono::seconds{5};
 inline constexpr Nanoseconds kLate = std::chrono::seconds{30};
 // The most bytes that a call is charged for, whatever counts it claims: no record is longer.
 inline constexpr std::uint64_t kChargeMax = kRecordMaxLimit;
@@ -56,6 +61,13 @@ inline constexpr std::uint32_t kGssParkedMax = 64;
 
 // REQUIRES: the gateway outlives the server.
 serve::ProtocolKind protocol(std::string name, Gateway& gateway);
+
+// A protocol beside NFS (MOUNT, NLM, NSM, portmap) on another port of the same server: its calls
+// are forwarded at once and unchanged. kOfServer: the NFS server itself serves it, so that it gets
+// a PROXY header if NFS does.
+enum class RelayKind : std::uint8_t { kOfServer, kPlain };
+serve::ProtocolKind relay(std::string name, Gateway& gateway, std::uint16_t port, RelayKind kind);
+
 std::unique_ptr<serve::Session> begin_session(serve::SessionPort& port, Gateway& gateway);
 
 }  // namespace weir::nfs

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
 
 #include "weir/base/rng.h"
@@ -86,7 +87,9 @@ std::string in_fragments(const std::string& record, std::size_t size) {
 
 class NfsSessionTest : public testing::Test {
  protected:
-  NfsSessionTest() : gateway_(serve::NfsOptions{}, {.address = {}, .size = 0, .text = "server"}) {
+  explicit NfsSessionTest(const serve::NfsOptions& options = {})
+      : gateway_(options, {.address = {}, .size = 0, .text = "server"}) {
+    port_.identity.nid = parse_nid("10.0.0.1@tcp").value();
     session_ = begin_session(port_, gateway_);
     std::vector<std::byte> out;
     session_->greet(out);
@@ -743,6 +746,197 @@ TEST(NfsSessionProperty, ForwardsAllThatItGetsWhateverTheOrder) {
     session->closed();
     ASSERT_EQ(port.held, 0U);
   }
+}
+
+// ---- jobs of hosts ----
+
+TEST_F(NfsSessionTest, ACallBelongsToTheJobOfItsHost) {
+  feed(get_attributes(1));
+  gateway_.set_jobs({{port_.identity.nid, JobId("4711")}});
+  feed(get_attributes(2) + get_attributes(3, 1001));
+  gateway_.set_jobs({{parse_nid("10.0.0.2@tcp").value(), JobId("4711")}});
+  feed(get_attributes(4));
+  EXPECT_EQ(queued_[0]->attributes.job, JobId("uid.1000"));
+  EXPECT_EQ(queued_[1]->attributes.job, JobId("4711"));
+  EXPECT_EQ(queued_[2]->attributes.job, JobId("4711")) << "whatever the user";
+  EXPECT_EQ(queued_[2]->attributes.uid, 1001U);
+  EXPECT_EQ(queued_[3]->attributes.job, JobId("uid.1000")) << "its job has ended";
+}
+
+// ---- TLS that the server offers ----
+
+serve::NfsOptions with_tls() {
+  serve::NfsOptions options;
+  options.passes_tls = true;
+  return options;
+}
+
+class TlsSessionTest : public NfsSessionTest {
+ protected:
+  TlsSessionTest() : NfsSessionTest(with_tls()) {}
+
+  const std::string probe_ =
+      call_header(3, kNfsProgram, kNfsVersion3, 0, Flavor::kTls, "").record();
+  const std::string start_ =
+      XdrWriter().u32(3).u32(1).u32(0).u32(0).opaque("STARTTLS").u32(0).record();
+};
+
+TEST_F(TlsSessionTest, BytesAfterStartTlsAreForwardedAndPaced) {
+  feed(probe_);
+  EXPECT_EQ(to_server(), probe_);
+  from_server(start_ + "server hello");
+  EXPECT_EQ(to_client(), start_ + "server hello");
+  EXPECT_NE(port_.notes.find("uses TLS"), std::string::npos);
+  const std::string bytes = "\x16\x03" + std::string(100'000, 't');
+  EXPECT_EQ(feed(bytes), Event::kNoRoom) << "one piece waits at a time";
+  ASSERT_EQ(queued_.size(), 1U);
+  EXPECT_EQ(queued_[0]->attributes.job, port_.identity.job);
+  EXPECT_EQ(queued_[0]->bytes, weir::Bytes{kWholeMax + 12}) << "with those of the server";
+  EXPECT_FALSE(session_->is_settled());
+  EXPECT_EQ(to_server(), "");
+  perform();
+  EXPECT_TRUE(port_.answers.contains(1));
+  std::string sent = to_server();
+  EXPECT_EQ(feed(std::string(left_)), Event::kNeedBytes);
+  perform();
+  sent += to_server();
+  EXPECT_EQ(sent, bytes);
+  from_server(std::string(50'000, 's'));
+  EXPECT_EQ(to_client().size(), 50'000U);
+  feed("x");
+  EXPECT_EQ(queued_[0]->bytes, weir::Bytes{50'001});
+}
+
+TEST_F(TlsSessionTest, AServerWithoutTlsAnswersTheProbeItself) {
+  feed(probe_);
+  from_server(success_header(3).record());
+  feed(get_attributes(4));
+  EXPECT_EQ(queued_.size(), 1U);
+  EXPECT_EQ(port_.notes, "");
+}
+
+TEST_F(TlsSessionTest, OnlyTheReplyToAProbeStartsTls) {
+  feed(sys_call(3, kNfsVersion3, 0, 1000).record());
+  from_server(start_);
+  feed(get_attributes(4));
+  EXPECT_EQ(queued_.at(0)->attributes.uid, 1000U);
+}
+
+TEST_F(TlsSessionTest, AClientThatDoesNotWaitForTlsIsDisconnected) {
+  feed(probe_ + get_attributes(4));
+  from_server(start_);
+  EXPECT_EQ(port_.hang_ups, 1);
+  EXPECT_NE(port_.notes.find("before TLS"), std::string::npos);
+}
+
+// ---- proxies in front of the gateway, and in front of the server ----
+
+sockaddr_storage ip(const char* text, std::uint16_t port) {
+  sockaddr_storage address{};
+  address.ss_family = AF_INET;
+  inet_pton(AF_INET, text, &reinterpret_cast<sockaddr_in&>(address).sin_addr);
+  serve::set_port(address, port);
+  return address;
+}
+
+std::string header_of(const serve::Ends& ends) {
+  const std::vector<std::byte> bytes = serve::write_proxy_header(ends);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+serve::NfsOptions behind_a_proxy() {
+  serve::NfsOptions options;
+  options.accepts_proxy = NidList::parse("10.0.0.1@tcp").value();
+  options.sends_proxy = true;
+  options.source = serve::SourceMode::kReserved;
+  return options;
+}
+
+class ProxiedSessionTest : public NfsSessionTest {
+ protected:
+  using Step = serve::Session::Step;
+
+  ProxiedSessionTest() : NfsSessionTest(behind_a_proxy()) {}
+
+  // The rest of `text` is left in left_.
+  Step negotiate(std::string_view text) {
+    std::vector<std::byte> out;
+    std::span<const std::byte> in = std::as_bytes(std::span(text.data(), text.size()));
+    const Step step = session_->negotiate(in, out);
+    left_.assign(text.substr(text.size() - in.size()));
+    EXPECT_TRUE(out.empty());
+    return step;
+  }
+
+  const serve::Ends ends_{ip("10.9.9.9", 777), ip("10.0.0.5", 2049)};
+};
+
+TEST_F(ProxiedSessionTest, TheHeaderNamesTheClientWhateverItsSplit) {
+  const std::string text = header_of(ends_) + get_attributes(1);
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    FakePort port;
+    port.identity.nid = parse_nid("10.0.0.1@tcp").value();
+    Gateway gateway(behind_a_proxy(), {.address = {}, .size = 0, .text = "server"});
+    const auto session = begin_session(port, gateway);
+    std::vector<std::byte> out;
+    session->greet(out);
+    EXPECT_EQ(port.connected_to, "");
+    std::span<const std::byte> in = std::as_bytes(std::span(text.data(), at));
+    Step step = session->negotiate(in, out);
+    if (step == Step::kNeedBytes) {
+      ASSERT_TRUE(in.empty());
+      in = std::as_bytes(std::span(text.data() + at, text.size() - at));
+      step = session->negotiate(in, out);
+    } else {
+      in = std::as_bytes(std::span(text)).last(in.size() + text.size() - at);
+    }
+    ASSERT_EQ(step, Step::kOpen) << at;
+    EXPECT_EQ(in.size(), get_attributes(1).size());
+    EXPECT_EQ(port.connected_to, "server");
+    EXPECT_EQ(serve::port_of(port.source.client), 777);
+    EXPECT_EQ(port.source.mode, serve::SourceMode::kReserved);
+    IoRequest request;
+    request.clear();
+    ASSERT_EQ(session->next(in, request), Event::kRequest);
+    EXPECT_EQ(print_nid(request.attributes.nid), "10.9.9.9@tcp");
+    EXPECT_EQ(taken(*session->to_server()), header_of(ends_)) << "it precedes all calls";
+    session->closed();
+  }
+}
+
+TEST_F(ProxiedSessionTest, AProxyMayConnectForItself) {
+  port_.own_ends = {ip("10.0.0.1", 500), ip("10.0.0.5", 2049)};
+  EXPECT_EQ(negotiate(header_of({}) + "rest"), Step::kOpen);
+  EXPECT_EQ(left_, "rest");
+  EXPECT_EQ(print_nid(port_.identity.nid), "10.0.0.1@tcp");
+  EXPECT_EQ(to_server(), header_of(port_.own_ends));
+}
+
+TEST_F(ProxiedSessionTest, WithoutAHeaderItIsDisconnected) {
+  EXPECT_EQ(negotiate(get_attributes(1)), Step::kBreak);
+  EXPECT_NE(session_->problem(), "");
+  EXPECT_EQ(port_.connected_to, "");
+}
+
+TEST_F(ProxiedSessionTest, AHeaderThatDoesNotArriveEndsTheConnection) {
+  EXPECT_EQ(port_.wakes_at, port_.time + kHeaderMax);
+  EXPECT_EQ(negotiate(header_of(ends_).substr(0, 20)), Step::kNeedBytes);
+  session_->wake();
+  EXPECT_EQ(port_.hang_ups, 1);
+  EXPECT_NE(port_.notes.find("PROXY header"), std::string::npos);
+}
+
+TEST_F(ProxiedSessionTest, TheClientsAddressIsThatOfTheHeaderInWarnings) {
+  ASSERT_EQ(negotiate(header_of(ends_)), Step::kOpen);
+  EXPECT_EQ(port_.wakes_at, kNever);
+  EXPECT_TRUE(gateway_.mark(Gateway::Mark::kTls, serve::nid_of(ends_.client)));
+  feed(call_header(1, kNfsProgram, kNfsVersion3, 0, Flavor::kTls, "").record());
+  EXPECT_EQ(port_.notes, "") << "it has been warned already";
+}
+
+TEST_F(NfsSessionTest, AHeaderOfAnyOtherClientIsRefused) {
+  EXPECT_EQ(feed(header_of({ip("10.9.9.9", 1), ip("10.0.0.5", 2049)})), Event::kBreak);
+  EXPECT_EQ(session_->problem(), describe(BreakReason::kProxyHeader));
 }
 
 }  // namespace

@@ -19,8 +19,8 @@ std::size_t index_of(Head head) { return static_cast<std::size_t>(head); }
 
 Heads only(Head head) { return head == Head::kRegular ? Heads::kRegular : Heads::kHigh; }
 
-Error name_rule(Error error, std::string_view text) {
-  error.where = quote(text) + (error.where.empty() ? "" : ", " + error.where);
+Error in_command(Error error, const RuleChange& change) {
+  error.where = quote(print(change)) + (error.where.empty() ? "" : ", " + error.where);
   return error;
 }
 
@@ -28,9 +28,11 @@ Error name_rule(Error error, std::string_view text) {
 
 // A policy and its counters in the Gate, so that no decision has to call a policy without requests.
 struct Gate::ActivePolicy {
-  ActivePolicy(std::unique_ptr<Policy> p, std::string_view a) : policy(std::move(p)), argument(a) {}
+  ActivePolicy(std::unique_ptr<Policy> p, std::string_view a)
+      : policy(std::move(p)), pays_root(policy->pays_root()), argument(a) {}
 
   std::unique_ptr<Policy> policy;
+  bool pays_root;
   std::string argument;  // argument of the start
   std::size_t queued = 0;
   std::size_t running = 0;   // requests it chose that have not completed
@@ -41,8 +43,8 @@ struct Gate::ActivePolicy {
 // last the current one, unless it is the fallback.
 class Gate::HeadPolicies {
  public:
-  explicit HeadPolicies(std::unique_ptr<Policy> fallback)
-      : force_(&install(std::move(fallback), "")) {}
+  HeadPolicies(std::unique_ptr<Policy> fallback, Root& root)
+      : root_(root), force_(&install(std::move(fallback), "")) {}
 
   ActivePolicy& in_force() const { return *force_; }
   bool runs(std::string_view name, std::string_view argument) const {
@@ -71,7 +73,7 @@ class Gate::HeadPolicies {
     if (is_drained(active)) forget_drained();
   }
   Pick pick(Instant now, Urge urge) {
-    if (queued_ == force_->queued) return pick_from(*force_, now, urge);
+    if (queued_ == force_->queued) return pick_from(*force_, now, urge, ending_of(urge));
     return pick_in_turn(now, urge);
   }
   void completed(ActivePolicy& active) {
@@ -98,6 +100,9 @@ class Gate::HeadPolicies {
   }
 
  private:
+  enum class Ending : std::uint8_t { kNo, kYes };
+  static Ending ending_of(Urge urge) { return urge == Urge::kFinish ? Ending::kYes : Ending::kNo; }
+
   ActivePolicy& fallback() const { return *policies_.front(); }
 
   ActivePolicy& install(std::unique_ptr<Policy> policy, std::string_view argument) {
@@ -109,7 +114,23 @@ class Gate::HeadPolicies {
     --active.queued;
   }
 
-  Pick pick_from(ActivePolicy& active, Instant now, Urge urge) {
+  // A policy that is drained pays nothing on its own. At the end of the server nothing is paid.
+  Pick pick_from(ActivePolicy& active, Instant now, Urge urge, Ending ending) {
+    if (root_.exists() && ending == Ending::kNo && (!active.pays_root || urge == Urge::kForce)) {
+      return pick_paced(active, now, urge);
+    }
+    return take_from(active, now, urge);
+  }
+  // The cost of a request is known only after it was picked: it may leave a debt.
+  [[gnu::noinline]] Pick pick_paced(ActivePolicy& active, Instant now, Urge urge) {
+    if (const Instant at = root_.ready_at(Tokens{1}); at > now) return {nullptr, at};
+    const Pick pick = take_from(active, now, urge);
+    if (pick.request == nullptr) return pick;
+    root_.pay(root_.cost_of(pick.request->bytes), now);
+    pick.request->paid_root_ = true;
+    return pick;
+  }
+  Pick take_from(ActivePolicy& active, Instant now, Urge urge) {
     const Pick pick = active.policy->pick(now, urge);
     if (pick.request == nullptr) return pick;
     left(active);
@@ -125,7 +146,8 @@ class Gate::HeadPolicies {
       const std::size_t at = (turn_ + i) % count;
       ActivePolicy& active = *policies_[at];
       if (active.queued == 0) continue;
-      const Pick pick = pick_from(active, now, &active == force_ ? urge : Urge::kForce);
+      const Pick pick =
+          pick_from(active, now, &active == force_ ? urge : Urge::kForce, ending_of(urge));
       if (pick.request != nullptr) {
         turn_ = (at + 1) % count;
         return pick;
@@ -144,6 +166,7 @@ class Gate::HeadPolicies {
     turn_ = 0;
   }
 
+  Root& root_;
   std::vector<std::unique_ptr<ActivePolicy>> policies_;
   ActivePolicy* force_;
   std::size_t queued_ = 0;
@@ -157,11 +180,11 @@ Gate::ActivePolicy& Gate::active_of(const Request& request) {
 Gate::Gate(const Options& options)
     : options_(options), regular_slots_(options.slots - options.hp_slots) {
   WEIR_ASSERT(options.hp_slots < options.slots, options.hp_slots, options.slots);
-  auto fallbacks = fallback_policy().make({}, {options_.rules, policies_made_});
+  auto fallbacks = fallback_policy().make({}, {options_.rules, policies_made_, root_});
   WEIR_ASSERT(fallbacks.has_value());
   for (const Head head : kHeads) {
     head_policies_[index_of(head)] =
-        std::make_unique<HeadPolicies>(std::move((*fallbacks)[index_of(head)]));
+        std::make_unique<HeadPolicies>(std::move((*fallbacks)[index_of(head)]), root_);
   }
 }
 
@@ -178,8 +201,10 @@ void Gate::admit(Request& request, Head head, Instant now) {
   WEIR_ASSERT(request.place_ == Request::Place::kOutside && !shut_down_);
   request.head_ = head;
   request.place_ = Request::Place::kQueued;
+  request.paid_root_ = false;
   request.admitted_at_ = forward(now);
   request.active_ = &policies_of(head).in_force();
+  if (root_.exists() && queued() == 0) root_.rest();
   policies_of(head).admit(request, now_);
 }
 
@@ -260,12 +285,16 @@ void Gate::complete(Request& request, Instant now, const Outcome& outcome) {
 
 // Out of line: the usual completion then needs no stack frame.
 [[gnu::noinline]] void Gate::settle(const Request& request, Instant now, const Outcome& outcome) {
-  Policy& policy = *active_of(request).policy;
-  if (outcome.how == Outcome::How::kNotStarted) {
-    policy.refund(request, forward(now));
-  } else {
-    policy.settle(request, outcome, forward(now));
-  }
+  if (outcome.how == Outcome::How::kNotStarted) return refund(request, now);
+  active_of(request).policy->settle(request, outcome, forward(now));
+  if (!request.paid_root_ || !root_.exists()) return;
+  const Bytes moved = outcome.bytes.value_or(request.bytes);
+  root_.settle(root_.cost_of(request.bytes), root_.cost().of(moved, outcome.operations), now_);
+}
+
+void Gate::refund(const Request& request, Instant now) {
+  active_of(request).policy->refund(request, forward(now));
+  if (request.paid_root_ && root_.exists()) root_.give_back(root_.cost_of(request.bytes));
 }
 
 void Gate::withdraw(Request& request, Instant now) {
@@ -280,7 +309,7 @@ void Gate::withdraw(Request& request, Instant now) {
       [[fallthrough]];
     case Request::Place::kDeferred:
       --deferred_;
-      active.policy->refund(request, forward(now));
+      refund(request, now);
       policies_of(request.head_).withdrawn_deferred(active);
       break;
     default:
@@ -310,13 +339,17 @@ void Gate::charge(Request& request, Head head, Instant now) {
   WEIR_ASSERT(request.place_ == Request::Place::kOutside);
   request.head_ = head;
   request.admitted_at_ = request.started_at_ = forward(now);
-  policies_of(head).in_force().policy->charge(request, now_);
+  ActivePolicy& active = policies_of(head).in_force();
+  active.policy->charge(request, now_);
+  if (root_.exists() && !active.pays_root) root_.pay(root_.cost_of(request.bytes), now_);
 }
 
 Nanoseconds Gate::expected_wait(const Request& request, Head head, Instant now) const {
   if (shut_down_) return Nanoseconds{0};
   const Instant from = std::max(now_, now);
-  const Instant ready = policy_in_force(head).ready_at(request, from);
+  const ActivePolicy& active = policies_of(head).in_force();
+  Instant ready = active.policy->ready_at(request, from);
+  if (!active.pays_root) ready = std::max(ready, root_.ready_at(Tokens{1}));
   if (ready == kNever) return Nanoseconds::max();
   return std::max(ready - from, Nanoseconds{0});
 }
@@ -358,7 +391,7 @@ const Policy& Gate::policy_in_force(Head head) const {
 Result<void> Gate::start_policy(std::string_view name, std::string_view argument, Heads heads) {
   const auto kind = find_policy(name);
   if (!kind) return tl::unexpected(kind.error());
-  auto made = (*kind)->make(argument, {options_.rules, ++policies_made_});
+  auto made = (*kind)->make(argument, {options_.rules, ++policies_made_, root_});
   if (!made) return tl::unexpected(made.error());
   ++switches_;
   for (const Head head : kHeads) {
@@ -380,16 +413,15 @@ Result<void> Gate::set_tunable(Head head, std::string_view name, std::uint64_t v
   Policy& policy = *policies_of(head).in_force().policy;
   const auto kind = find_policy(policy.name());
   WEIR_ASSERT(kind.has_value());
-  const auto& tunables = (*kind)->tunables;
-  const auto found = std::find_if(tunables.begin(), tunables.end(),
-                                  [&](const Tunable& one) { return one.name == name; });
-  if (found == tunables.end()) {
-    return fail(std::errc::no_such_device, "policy " + quote(policy.name()),
-                fmt::format("has no tunable {}", quote(name)), "start the policy that has it");
+  auto found = find_tunable(**kind, name);
+  if (!found) {
+    found.error().code = std::errc::no_such_device;
+    return tl::unexpected(found.error());
   }
-  if (value < found->least || value > found->most) {
+  const Tunable& tunable = **found;
+  if (value < tunable.least || value > tunable.most) {
     return fail(std::errc::invalid_argument, quote(name), fmt::format("cannot be {}", value),
-                fmt::format("give a number from {} to {}", found->least, found->most));
+                fmt::format("give a number from {} to {}", tunable.least, tunable.most));
   }
   policy.set_tunable(name, value);
   return {};
@@ -424,17 +456,6 @@ Result<RuleChange> Gate::read_rule(std::string_view text) const {
   return parse_command(text, *type, options_.nodemaps);
 }
 
-Result<std::vector<RuleChange>> Gate::read_rules(std::span<const std::string> texts) const {
-  std::vector<RuleChange> changes;
-  changes.reserve(texts.size());
-  for (const std::string& text : texts) {
-    auto change = read_rule(text);
-    if (!change) return tl::unexpected(name_rule(change.error(), text));
-    changes.push_back(*std::move(change));
-  }
-  return changes;
-}
-
 Result<RuleCommand> Gate::bind_rule(const RuleChange& change) const {
   const auto type = type_for({.heads = change.heads, .starts = change.verb == Verb::kStart});
   if (!type) return tl::unexpected(type.error());
@@ -453,14 +474,19 @@ Result<void> Gate::apply_rule(const RuleChange& change, Instant now) {
   forward(now);
   RuleEngine* const regular = engine(Head::kRegular);
   RuleEngine* const high = engine(Head::kHigh);
+  const std::array<const RuleList*, 2> lists = {
+      regular == nullptr ? nullptr : &regular->rules(Head::kRegular),
+      high == nullptr ? nullptr : &high->rules(Head::kHigh)};
+  for (const Head head : kHeads) {
+    if (!names(command->heads, head)) continue;
+    if (auto checked = lists[index_of(head)]->check(*command); !checked) return checked;
+  }
+  if (auto bounded = reserve_bound_.check(*command, lists); !bounded) return bounded;
   if (command->heads != Heads::kBoth) {
     return (command->heads == Heads::kRegular ? regular : high)->apply(*command, now_);
   }
   if (regular == high) return regular->apply(*command, now_);
-  // Two engines: check both before changing either.
-  for (const Head head : kHeads) {
-    if (auto checked = engine(head)->rules(head).check(*command); !checked) return checked;
-  }
+  // Two engines; both accept it.
   for (const Head head : kHeads) {
     command->heads = only(head);
     const auto applied = engine(head)->apply(*command, now_);
@@ -488,7 +514,7 @@ Result<void> Gate::check_rules(std::span<const RuleChange> changes) const {
   RuleTrial trial(*this);
   for (const RuleChange& change : changes) {
     if (auto applied = trial.apply(change); !applied) {
-      return tl::unexpected(name_rule(applied.error(), print(change)));
+      return tl::unexpected(in_command(applied.error(), change));
     }
   }
   return {};
@@ -509,6 +535,8 @@ Result<void> Gate::RuleTrial::apply(const RuleChange& change) {
     if (!names(read->heads, head)) continue;
     if (auto checked = lists_[index_of(head)]->check(*read); !checked) return checked;
   }
+  const std::array<const RuleList*, 2> lists = {lists_[0].get(), lists_[1].get()};
+  if (auto bounded = gate_.reserve_bound_.check(*read, lists); !bounded) return bounded;
   for (const Head head : kHeads) {
     if (!names(read->heads, head)) continue;
     const auto applied = lists_[index_of(head)]->apply(*read);

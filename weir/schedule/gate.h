@@ -19,6 +19,9 @@
 // `hp_slots` of them can be reserved for the high head, by default none, since a reserved slot is
 // often idle.
 //
+// The target may have a rate of its own (root.h), which holds for both heads together, under any
+// policy and while one is drained.
+//
 // A driver without a buffer for a request that may run defers it, and resumes it when there is
 // one: meanwhile other requests use its slot. A request that must not wait is charged instead
 // of admitted.
@@ -35,6 +38,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -44,9 +48,11 @@
 #include "weir/base/ring.h"
 #include "weir/base/time.h"
 #include "weir/classify/command.h"
+#include "weir/classify/reserve_bound.h"
 #include "weir/schedule/outcome.h"
 #include "weir/schedule/policy.h"
 #include "weir/schedule/request.h"
+#include "weir/schedule/root.h"
 #include "weir/schedule/rule_engine.h"
 
 namespace weir {
@@ -140,6 +146,9 @@ class Gate {
   void shutdown(Instant now);
   bool is_shut_down() const { return shut_down_; }
 
+  // The rate of the whole target; none: only free slots limit requests.
+  void set_root(const std::optional<RootBucket>& root, Instant now) { root_.set(root, now); }
+
   // While held, no request of the regular head is started; shutdown() ends it.
   void hold_regular(bool is_held);
 
@@ -172,8 +181,6 @@ class Gate {
   // Parses a rule command for the policies of the heads it names. EINVAL (start) or ENODEV if one
   // of them has no rules; EINVAL if their types differ.
   Result<RuleChange> read_rule(std::string_view text) const;
-  // Several commands; the error names the one that cannot be parsed.
-  Result<std::vector<RuleChange>> read_rules(std::span<const std::string> texts) const;
   // The same for a change that was parsed elsewhere; does not check whether it would succeed.
   Result<void> check_readable(const RuleChange& change) const;
   // On all heads that it names, or on none.
@@ -184,6 +191,8 @@ class Gate {
   Result<void> apply_rules(std::span<const RuleChange> changes, Instant now);
   // Whether apply_rules() would succeed.
   Result<void> check_rules(std::span<const RuleChange> changes) const;
+  // Reservations that rules may make from now on; existing ones stay.
+  void set_reserve_bound(const ReserveBound& bound) { reserve_bound_ = bound; }
   // A tunable of the current policy. ENODEV: it has no such tunable. EINVAL: out of range.
   Result<void> set_tunable(Head head, std::string_view name, std::uint64_t value);
 
@@ -214,11 +223,13 @@ class Gate {
   Pick pick_from(Head head, Instant now, Urge urge);
   Request* pick_resumed();
   void settle(const Request& request, Instant now, const Outcome& outcome);
+  void refund(const Request& request, Instant now);
   bool has_slot(Head head) const;
   // Time that does not step back.
   Instant forward(Instant now);
 
   Options options_;
+  Root root_;  // declared before the policies, which use it
   std::array<std::unique_ptr<HeadPolicies>, 2> head_policies_;
   std::array<std::size_t, 2> running_{};
   std::array<Ring<Request, &Request::policy_ring>, 2> waiting_again_;  // by head
@@ -226,6 +237,7 @@ class Gate {
   std::size_t resumed_ = 0;    // of deferred_
   std::size_t regular_slots_;  // 0 while the regular head is held
   std::uint32_t high_in_row_ = 0;
+  ReserveBound reserve_bound_;
   bool shut_down_ = false;
   std::uint64_t policies_made_ = 0;
   std::uint64_t switches_ = 0;

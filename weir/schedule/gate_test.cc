@@ -368,23 +368,23 @@ TEST(Gate, SeveralRuleCommandsApplyTogetherOrNotAtAll) {
   const auto list = [&] { return gate.engine(Head::kRegular)->rules(Head::kRegular).listing(); };
   const std::string before = list();
   using Commands = std::vector<std::string>;
-  const auto check = [&](const Commands& commands) -> Result<void> {
-    const auto changes = gate.read_rules(commands);
-    if (!changes) return tl::unexpected(changes.error());
-    return gate.check_rules(*changes);
+  const auto read = [](const Commands& commands) {
+    std::vector<RuleChange> changes;
+    for (const std::string& command : commands) changes.push_back(parse_rule(command).value());
+    return changes;
   };
-  const auto apply = [&](const Commands& commands) -> Result<void> {
-    const auto changes = gate.read_rules(commands);
-    if (!changes) return tl::unexpected(changes.error());
-    return gate.apply_rules(*changes, kNow);
+  const auto check = [&](const Commands& commands) { return gate.check_rules(read(commands)); };
+  const auto apply = [&](const Commands& commands) {
+    return gate.apply_rules(read(commands), kNow);
   };
   // Each is valid only after the previous ones.
   const Commands good = {"start a jobid={a} rate=1", "start b jobid={b} rate=2 rank=a",
                          "change b rate=3", "stop old", "start old jobid={x} rate=4"};
   EXPECT_TRUE(check(good));
   EXPECT_EQ(list(), before);
-  for (const char* bad : {"start a jobid={a} rate=1", "change old rate=x", "change none rate=1",
-                          "start c jobid={c} rate=1 rank=none", "stop default"}) {
+  for (const char* bad :
+       {"start a jobid={a} rate=1", "start c uid={5} rate=1", "change none rate=1",
+        "start c jobid={c} rate=1 rank=none", "stop default"}) {
     Commands commands = good;
     commands.emplace_back(bad);
     const auto applied = apply(commands);
@@ -735,6 +735,20 @@ TEST(GateWait, IsNoneWithoutLimits) {
   for (const int number : {1, 2, 3}) bench.admit(number);
   Request another;
   EXPECT_EQ(bench.gate.expected_wait(another, Head::kRegular, kNow), seconds{0});
+}
+
+// ---- reservations ----
+
+TEST(GateRules, ATrialCountsTheReservationsOfEarlierChanges) {
+  Gate gate({});
+  ASSERT_TRUE(gate.start_policy("tbf", "jobid", Heads::kBoth));
+  gate.set_reserve_bound({.capacity = Rate::per_second(1000), .cost = Cost::op()});
+  EXPECT_FALSE(gate.write_rule("start a jobid={a} reserve=901", instant_at(0)));
+  Gate::RuleTrial trial(gate);
+  EXPECT_TRUE(trial.apply(*parse_rule("start a jobid={a} reserve=500")));
+  EXPECT_FALSE(trial.apply(*parse_rule("start b jobid={b} reserve=500")));
+  EXPECT_TRUE(trial.apply(*parse_rule("stop a")));
+  EXPECT_TRUE(trial.apply(*parse_rule("start b jobid={b} reserve=500")));
 }
 
 }  // namespace

@@ -43,6 +43,10 @@ enum class Flaw : std::uint8_t {
   kNothingIsSettled,
   kRefundsWhatAnotherPaid,
   kExemptIsFree,
+  kReserveIsNotFirst,
+  kReserveMovesVirtualTime,
+  kReserveKeepsAllTokens,
+  kReserveIsNotRefunded,
   // Of crrn.
   kReturnsToItsBatch,
   kPauseKeepsTheRound,
@@ -196,6 +200,7 @@ struct ModelRule {
   std::int64_t bps = 0;    // 0: none
   std::int64_t burst = 0;  // 0: by the rate
   bool realtime = false;
+  std::int64_t reserve = 0;  // operations per second; 0: none
 };
 
 class ModelTbf final : public ModelPolicy {
@@ -220,6 +225,7 @@ class ModelTbf final : public ModelPolicy {
   void change(int number, const ModelRule& limits, std::int64_t now) {
     const ModelRule before = std::exchange(rules_[at(number)], limits);
     if ((before.rate == 0) != (limits.rate == 0)) ++payers_;
+    if ((before.reserve == 0) != (limits.reserve == 0)) ++payers_;
     for (Class& c : classes_[at(number)]) {
       if (c.known) reshape(c, limits, now);
     }
@@ -274,6 +280,9 @@ class ModelTbf final : public ModelPolicy {
         }
       }
       if (best == nullptr) return offer;
+      const int reserved = first_reserved(now);
+      if (reserved >= 0) best_key = reserved;
+      best = &queues_[at(best_key)];
       // Its class may have been charged since the queue was released.
       Class& c = class_of(best_key, now);
       const ModelRequest& first = best->requests.front();
@@ -281,8 +290,8 @@ class ModelTbf final : public ModelPolicy {
         enter(best_key, now);
         continue;
       }
-      pay(c, first, now);
-      receipts_[first.id] = payers_;
+      pay(c, first, reserved >= 0, now);
+      receipts_[first.id] = {payers_, reserved >= 0};
       return {take_first(best_key, now).id};
     }
   }
@@ -292,7 +301,9 @@ class ModelTbf final : public ModelPolicy {
   void settle(const ModelRequest& request, std::int64_t moved, std::int64_t now) override {
     const auto receipt = receipts_.find(request.id);
     if (receipt == receipts_.end() || flaw_ == Flaw::kNothingIsSettled) return;
-    const bool is_same = receipt->second == payers_ || flaw_ == Flaw::kRefundsWhatAnotherPaid;
+    const bool is_same =
+        receipt->second.payers == payers_ || flaw_ == Flaw::kRefundsWhatAnotherPaid;
+    const bool is_reserved = receipt->second.is_reserved && flaw_ != Flaw::kReserveIsNotRefunded;
     receipts_.erase(receipt);
     Class& c = known_class(request, now);
     const bool is_abandoned = moved == kNotStarted;
@@ -301,6 +312,7 @@ class ModelTbf final : public ModelPolicy {
     const Wide ops = is_abandoned ? 1 : 0;
     const Wide bytes = request.bytes - (is_abandoned ? 0 : moved);
     if (c.ops.rate != 0 && is_same) c.ops.balance += ops * kBillion;
+    if (c.reserve.rate != 0 && is_same && is_reserved) c.reserve.balance += ops * kBillion;
     if (c.bytes.rate != 0 && (is_same || bytes < 0)) c.bytes.balance += bytes * kBillion;
     fill(c, now);
     look_again(key_of(request), now);
@@ -335,6 +347,9 @@ class ModelTbf final : public ModelPolicy {
     bool realtime = false;
     Bucket ops;
     Bucket bytes;
+    // Holds any number of tokens until one is taken, or until a queue comes back after a pause.
+    Bucket reserve;
+    std::int64_t unused_since = 0;
     std::int64_t filled_at = 0;
     std::int64_t tag = 0;
   };
@@ -389,12 +404,20 @@ class ModelTbf final : public ModelPolicy {
     return bucket(rule.bps, std::max<std::int64_t>(65536, rule.bps / 100));
   }
 
+  // The tokens of 10 ms after a pause, and of 1 s while requests wait; at least one.
+  static std::int64_t rested_of(std::int64_t rate) { return std::max<std::int64_t>(1, rate / 100); }
+  static Bucket reserve_of(const ModelRule& rule) {
+    if (rule.reserve == 0) return {};
+    return {rule.reserve, std::max(rested_of(rule.reserve), rule.reserve),
+            Wide{rested_of(rule.reserve)} * kBillion};
+  }
+
   Class& class_of(int key, std::int64_t now) {
     const int number = queues_[at(key)].rule;
     Class& c = classes_[at(number)][at(key)];
     if (!c.known) {
       const ModelRule& rule = rules_[at(number)];
-      c = {true, rule.realtime, ops_of(rule), bytes_of(rule), now, 0};
+      c = {true, rule.realtime, ops_of(rule), bytes_of(rule), reserve_of(rule), now, now, 0};
     }
     return c;
   }
@@ -412,12 +435,15 @@ class ModelTbf final : public ModelPolicy {
     };
     change(c.ops, ops_of(limits));
     change(c.bytes, bytes_of(limits));
+    c.reserve.balance = std::min(c.reserve.balance, c.reserve.full());
+    change(c.reserve, reserve_of(limits));
   }
   static void fill(Class& c, std::int64_t now) {
     for (Bucket* bucket : {&c.ops, &c.bytes}) {
       const Wide came = Wide{bucket->rate} * (now - c.filled_at);
       bucket->balance = std::min(bucket->balance + came, bucket->full());
     }
+    c.reserve.balance += Wide{c.reserve.rate} * (now - c.filled_at);
     c.filled_at = now;
   }
   static std::int64_t ready_at(const Bucket& bucket, std::int64_t cost, std::int64_t now) {
@@ -447,7 +473,12 @@ class ModelTbf final : public ModelPolicy {
   void wake(int key, std::int64_t now) {
     Queue& queue = queues_[at(key)];
     const Ready found = ready_of(class_of(key, now), queue.requests.front(), now);
-    queue.is_let_go = found.ready <= now;
+    const bool was_let_go = std::exchange(queue.is_let_go, found.ready <= now);
+    Class& c = class_of(key, now);
+    const bool comes_back = !was_let_go && queue.is_let_go && c.unused_since < now;
+    if (comes_back && flaw_ != Flaw::kReserveKeepsAllTokens) {
+      c.reserve.balance = std::min(c.reserve.balance, Wide{rested_of(c.reserve.rate)} * kBillion);
+    }
     queue.is_at_bytes = found.is_at_bytes;
     queue.ready = found.ready;
   }
@@ -459,9 +490,12 @@ class ModelTbf final : public ModelPolicy {
     queue.ready = queue.is_at_bytes ? ready_at(c.bytes, queue.requests.front().bytes, now)
                                     : ready_at(c.ops, 1, now);
   }
-  void pay(Class& c, const ModelRequest& request, std::int64_t now) {
+  void pay(Class& c, const ModelRequest& request, bool is_reserved, std::int64_t now) {
     fill(c, now);
-    virtual_ = std::max(virtual_, c.tag);
+    const std::int64_t most = std::max(c.tag, virtual_ + kBillion);
+    if (!is_reserved || flaw_ == Flaw::kReserveMovesVirtualTime) {
+      virtual_ = std::max(virtual_, c.tag);
+    }
     std::int64_t step = 1;
     const auto take = [&](Bucket& bucket, std::int64_t cost) {
       if (bucket.rate == 0) return;
@@ -471,11 +505,36 @@ class ModelTbf final : public ModelPolicy {
     take(c.ops, 1);
     take(c.bytes, request.bytes);
     c.tag += step;
+    if (!is_reserved) return;
+    c.tag = std::min(c.tag, most);
+    c.reserve.balance = std::min(c.reserve.balance, c.reserve.full()) - kBillion;
+  }
+
+  // Of the queues that their limits allow, the one whose reservation could pay first; -1: none.
+  int first_reserved(std::int64_t now) {
+    int first = -1;
+    std::int64_t first_ready = now + 1;
+    for (const int key : busy_) {
+      const Queue& queue = queues_[at(key)];
+      Class& c = class_of(key, now);
+      if (!queue.is_let_go || c.reserve.rate == 0 || flaw_ == Flaw::kReserveIsNotFirst) continue;
+      fill(c, now);
+      const Wide ahead = c.reserve.balance - kBillion;
+      if (ahead < 0) continue;
+      const std::int64_t ready = now - static_cast<std::int64_t>(ahead / c.reserve.rate);
+      const bool is_before =
+          ready < first_ready || (ready == first_ready && queue.order < queues_[at(first)].order);
+      if (!is_before) continue;
+      first = key;
+      first_ready = ready;
+    }
+    return first;
   }
 
   ModelRequest take_first(int key, std::int64_t now) {
     auto& requests = queues_[at(key)].requests;
     const ModelRequest first = requests.front();
+    leave(key, now);
     requests.pop_front();
     if (requests.empty()) {
       std::erase(busy_, key);
@@ -484,7 +543,11 @@ class ModelTbf final : public ModelPolicy {
     }
     return first;
   }
+  void leave(int key, std::int64_t now) {
+    if (std::exchange(queues_[at(key)].is_let_go, false)) class_of(key, now).unused_since = now;
+  }
   void enter(int key, std::int64_t now) {
+    leave(key, now);
     Queue& queue = queues_[at(key)];
     Class& c = class_of(key, now);
     fill(c, now);
@@ -499,9 +562,12 @@ class ModelTbf final : public ModelPolicy {
   void come_again(int changed, std::int64_t now) {
     for (const int key : busy_) {
       Queue& queue = queues_[at(key)];
-      const int before = std::exchange(queue.rule, match(key));
-      const bool concerned = queue.rule != before || queue.rule == changed;
-      if (concerned) enter(key, now);
+      const int rule = match(key);
+      const bool concerned = queue.rule != rule || rule == changed;
+      if (!concerned) continue;
+      leave(key, now);
+      queue.rule = rule;
+      enter(key, now);
     }
   }
 
@@ -512,8 +578,12 @@ class ModelTbf final : public ModelPolicy {
   std::vector<ModelRule> rules_;
   std::vector<int> order_;                   // in which rules match
   std::vector<std::vector<Class>> classes_;  // by rule, then by job or client
-  std::map<int, int> receipts_;              // by id: payers_ when it paid
-  int payers_ = 0;                           // increases when other buckets may pay than before
+  struct Receipt {
+    int payers;  // payers_ when it paid
+    bool is_reserved;
+  };
+  std::map<int, Receipt> receipts_;  // by id
+  int payers_ = 0;                   // increases when other buckets may pay than before
   std::int64_t virtual_ = std::int64_t{1} << 62;
   std::int64_t arrivals_ = 0;
 };

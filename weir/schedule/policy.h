@@ -74,6 +74,10 @@ class Policy {
   // the past.
   virtual Instant ready_at(const Request& /*request*/, Instant now) const { return now; }
 
+  // Whether pick(), settle(), refund(), charge() and ready_at() include the rate of the whole
+  // target (PolicySetup::root), except with Urge::kForce. Otherwise the Gate keeps it.
+  virtual bool pays_root() const { return false; }
+
   // The interface of a policy with rules (rule_engine.h); nullptr: it has none.
   virtual RuleEngine* engine() { return nullptr; }
   virtual const RuleEngine* engine() const { return nullptr; }

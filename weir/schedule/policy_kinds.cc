@@ -28,7 +28,7 @@ Result<PolicyKind::Pair> make_pair_of(std::string_view /*argument*/, const Polic
 Result<PolicyKind::Pair> make_tbf(std::string_view argument, const PolicySetup& setup) {
   const auto type = argument.empty() ? FieldSet::all() : FieldSet::parse_type(argument);
   if (!type) return tl::unexpected(type.error());
-  const auto engine = std::make_shared<Tbf>(*type, setup.rules, setup.stamp);
+  const auto engine = std::make_shared<Tbf>(*type, setup.rules, setup.stamp, &setup.root);
   PolicyKind::Pair made;
   for (const Head head : kHeads) {
     made[static_cast<std::size_t>(head)] = std::make_unique<TbfPolicy>(engine, head);
@@ -81,6 +81,38 @@ bool is_name(std::string_view text) {
          });
 }
 
+// The parameter nrs_<policy>_<tunable> belongs to one tunable.
+bool is_taken(const std::string& parameter) {
+  for (const auto& kind : kinds()) {
+    for (const Tunable& one : kind->tunables) {
+      if (kind->name + "_" + one.name == parameter) return true;
+    }
+  }
+  return parameter == "tbf_rule";
+}
+
+Result<void> check_tunables(const PolicyKind& kind) {
+  std::vector<std::string_view> names;
+  for (const Tunable& one : kind.tunables) {
+    const std::string where =
+        fmt::format("tunable {} of policy {}", quote(one.name), quote(kind.name));
+    if (!is_name(one.name)) {
+      return fail(std::errc::invalid_argument, where, "is not a valid name",
+                  fmt::format("use up to {} of a-z, 0-9 and _", kNameMax));
+    }
+    if (one.least > one.most) {
+      return fail(std::errc::invalid_argument, where, "has no valid value",
+                  "Tunable::least must not be above Tunable::most");
+    }
+    if (std::find(names.begin(), names.end(), one.name) != names.end() ||
+        is_taken(kind.name + "_" + one.name)) {
+      return fail(std::errc::file_exists, where, "is already registered", "use another name");
+    }
+    names.push_back(one.name);
+  }
+  return {};
+}
+
 }  // namespace
 
 const std::vector<std::unique_ptr<const PolicyKind>>& policy_kinds() { return kinds(); }
@@ -96,6 +128,7 @@ Result<void> add_policy(PolicyKind kind) {
     return fail(std::errc::invalid_argument, "policy " + quote(kind.name), "has no factory",
                 "set PolicyKind::make");
   }
+  if (auto checked = check_tunables(kind); !checked) return checked;
   for (const auto& one : kinds()) {
     if (one->name == kind.name) {
       return fail(std::errc::file_exists, "policy " + quote(kind.name), "is already registered",
@@ -116,6 +149,19 @@ Result<const PolicyKind*> find_policy(std::string_view name) {
   if (const auto meant = nearest(name, names))
     hint = fmt::format("did you mean {}? {}", *meant, hint);
   return fail(std::errc::no_such_file_or_directory, quote(name), "no such policy", hint);
+}
+
+Result<const Tunable*> find_tunable(const PolicyKind& kind, std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const Tunable& one : kind.tunables) {
+    if (one.name == name) return &one;
+    names.push_back(one.name);
+  }
+  std::string hint = names.empty() ? "it has no tunables" : "it has " + join(names, " and ");
+  if (const auto meant = nearest(name, names))
+    hint = fmt::format("did you mean {}? {}", *meant, hint);
+  return fail(std::errc::no_such_file_or_directory, quote(name),
+              fmt::format("policy {} has no such tunable", quote(kind.name)), hint);
 }
 
 std::string policies_with_rules() {

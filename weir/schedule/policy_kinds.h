@@ -21,22 +21,25 @@
 
 #include "weir/base/result.h"
 #include "weir/schedule/policy.h"
+#include "weir/schedule/root.h"
 #include "weir/schedule/rule_engine.h"
 
 namespace weir {
 
-// A number of a policy that can be changed while it runs.
+// A number of a policy that can be changed while it runs: by the parameter nrs_<policy>_<tunable>,
+// the API, the configuration file and --tunable.
 struct Tunable {
-  std::string name;
+  std::string name;  // letters, digits and '_', at most 15 bytes
   std::uint64_t least = 0;
   std::uint64_t most = UINT64_MAX;
-  std::string help;
+  std::string help = {};
 };
 
 // Arguments for creating a policy.
 struct PolicySetup {
   const RuleOptions& rules;
   std::uint64_t stamp;  // distinguishes the policies of one Gate
+  Root& root;           // of the target; outlives the policy
 };
 
 struct PolicyKind {
@@ -53,7 +56,8 @@ struct PolicyKind {
   Make make = nullptr;
 };
 
-// EEXIST: the name is taken. EINVAL: not a valid name, or no factory. Then nothing changes.
+// EEXIST: the name is taken, of the policy or of a tunable. EINVAL: not a valid name, no factory,
+// or a tunable without a valid value. Then nothing changes.
 Result<void> add_policy(PolicyKind kind);
 
 // In order of registration.
@@ -61,6 +65,8 @@ const std::vector<std::unique_ptr<const PolicyKind>>& policy_kinds();
 const PolicyKind& fallback_policy();
 // ENOENT: the error lists the known names and suggests the nearest.
 Result<const PolicyKind*> find_policy(std::string_view name);
+// ENOENT: the error lists its tunables and suggests the nearest.
+Result<const Tunable*> find_tunable(const PolicyKind& kind, std::string_view name);
 // The names of policies with rules: "tbf", "tbf or mine".
 std::string policies_with_rules();
 

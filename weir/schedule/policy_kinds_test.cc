@@ -93,6 +93,33 @@ TEST(PolicyKinds, ANameIsTakenOnceAndMustBeOne) {
   EXPECT_EQ(policy_kinds().size(), before);
 }
 
+TEST(PolicyKinds, TunablesMustHaveNamesAndValuesOfTheirOwn) {
+  add_lifo();
+  const std::size_t before = policy_kinds().size();
+  const auto with = [](std::vector<Tunable> tunables, std::string name = "tuned") {
+    PolicyKind kind = lifo();
+    kind.name = std::move(name);
+    kind.tunables = std::move(tunables);
+    return add_policy(std::move(kind)).error().code;
+  };
+  for (const char* const name : {"", "two words", "longer_than_fifteen_bytes", "Upper", "a:b"}) {
+    EXPECT_EQ(with({{.name = name}}), std::errc::invalid_argument) << name;
+  }
+  EXPECT_EQ(with({{.name = "a", .least = 5, .most = 4}}), std::errc::invalid_argument);
+  EXPECT_EQ(with({{.name = "a"}, {.name = "a"}}), std::errc::file_exists);
+  EXPECT_EQ(with({{.name = "rule"}}, "tbf"), std::errc::file_exists);
+  EXPECT_EQ(policy_kinds().size(), before);
+}
+
+TEST(PolicyKinds, AnUnknownTunableIsToldTheNearest) {
+  const auto found = find_tunable(**find_policy("crrn"), "quantom");
+  ASSERT_FALSE(found);
+  EXPECT_NE(found.error().message().find("did you mean quantum? it has quantum"), std::string::npos)
+      << found.error().message();
+  EXPECT_NE(find_tunable(**find_policy("tbf"), "x").error().message().find("has no tunables"),
+            std::string::npos);
+}
+
 TEST(PolicyKinds, AnUnknownNameIsToldTheNearest) {
   const auto found = find_policy("crnn");
   ASSERT_FALSE(found);

@@ -97,6 +97,7 @@ class Request {
   void* active_ = nullptr;  // for the Gate: the policy in which it is queued, or that chose it
   Head head_ = Head::kRegular;
   Place place_ = Place::kOutside;
+  bool paid_root_ = false;  // the Gate took its cost from the root
 
  public:
   HeapHook policy_heap;

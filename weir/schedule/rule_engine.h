@@ -49,12 +49,6 @@ struct RuleOptions {
   std::vector<NidList> groups = {};  // groups of clients, one of which may be preferred
 };
 
-// The bucket of the whole target, with one rate and two depths.
-struct RootBucket {
-  BucketShape rested;  // after a time in which no request waited for the device
-  BucketShape busy;    // while requests wait for the device; at least as deep
-};
-
 // What a job with a share did since the last report.
 struct ShareReport {
   JobId job;
@@ -63,7 +57,11 @@ struct ShareReport {
   // What its limits allow in the given time: over its queues with requests, the smallest limit of
   // each, where a shared bucket counts once. None if one of them has no limit.
   std::optional<Tokens> limit;
+  Tokens reserved{};  // that its requests took under reservations
 };
+
+// Reservations are scaled by a number of billionths: few, if clients invent many classes.
+inline constexpr std::uint32_t kReserveScaleOne = 1'000'000'000;
 
 // The amount of a rule with scope=cluster that this server may use.
 struct Slice {
@@ -92,11 +90,22 @@ class RuleEngine : public RuleView {
   virtual void drop_share(const JobId& job, Instant now) = 0;
   // Whether the job's share has a bucket that is not full: replacing it would change the balance.
   virtual bool is_share_in_use(const JobId& job, Instant now) const = 0;
-  // None: only free slots limit requests.
-  virtual void set_root(const std::optional<RootBucket>& root, Instant now) = 0;
+  // The weight of a request's job according to rules: of the lowest layer that has one (weight=).
+  // None: no matching rule has a weight.
+  virtual std::optional<std::uint64_t> weight_of(const Attributes& attributes, Head head) const = 0;
   // For all jobs with a share, in no particular order.
   virtual void report_shares(Nanoseconds time, Instant now,
                              const std::function<void(const ShareReport&)>& visit) = 0;
+
+  // ---- reservations ----
+
+  // The sum of the reservations, as in their rules, of all classes that could use theirs since the
+  // last call: tokens in kReserveTime.
+  static constexpr Nanoseconds kReserveTime = std::chrono::seconds{1000};
+  virtual std::uint64_t reserves_in_use() = 0;
+  // From now on all reservations are this fraction of what their rules say. REQUIRES: scale from 1
+  // to kReserveScaleOne.
+  virtual void set_reserve_scale(std::uint32_t scale, Instant now) = 0;
 
   // ---- limits of a whole cluster ----
 

@@ -65,6 +65,9 @@ struct ClassView {
   std::optional<BucketShape> bytes;
   Tokens ops_level{};
   Tokens bytes_level{};
+  std::optional<BucketShape> reserve = {};  // of a reservation, as scaled now
+  bool reserves_bytes = false;
+  Tokens reserve_level{};
   ClassTotals totals{};
 };
 
@@ -73,6 +76,7 @@ struct WaitView {
   Attributes key;  // only the fields that distinguish queues
   Head head = Head::kRegular;
   std::uint32_t waiting = 0;
+  std::uint64_t left = 0;  // requests that were dispatched or withdrawn since `begun`
   Instant begun{};
   DelaySums delays{};  // up to now, of dispatched and of waiting requests
 };
@@ -107,6 +111,8 @@ class RuleView {
   // The fields that rules may use.
   virtual FieldSet type() const = 0;
   virtual const RuleList& rules(Head head) const = 0;
+  // Whether the rule `default` limits requests: under shares not before its limits were changed.
+  virtual bool limits_by_default() const = 0;
 
   virtual std::size_t classes() const = 0;
   virtual std::size_t queues() const = 0;
@@ -118,6 +124,8 @@ class RuleView {
   virtual std::optional<std::size_t> visit_classes(
       std::size_t from, std::size_t count, Instant now,
       const std::function<void(const ClassView&)>& visit) const = 0;
+  // The fraction of all reservations that holds, in billionths.
+  virtual std::uint32_t reserve_scale() const = 0;
   virtual void visit_waits(Instant now,
                            const std::function<void(const WaitView&)>& visit) const = 0;
 

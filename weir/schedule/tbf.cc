@@ -39,12 +39,13 @@ void pay_slices(tbf::Queue& queue, Bytes size, Instant now) {
 
 }  // namespace
 
-Tbf::Tbf(FieldSet type, const RuleOptions& options, std::uint64_t stamp)
+Tbf::Tbf(FieldSet type, const RuleOptions& options, std::uint64_t stamp, Root* root)
     : options_(options),
       rules_(type, options),
       classes_(rules_),
       groups_(options.groups),
       shares_(options.sharing),
+      root_(root == nullptr ? no_root_ : *root),
       waits_(options.watched_queues),
       tags_(options.sharing),
       binder_(type, options, rules_, classes_, shares_, groups_, waits_, stamp),
@@ -58,7 +59,7 @@ Tbf::~Tbf() {
 
 Instant Tbf::root_ready_at(const Request& request) const {
   if (!root_.exists()) return Instant::min();
-  return root_.ready_at(options_.sharing->cost.of(request.bytes));
+  return root_.ready_at(root_.cost_of(request.bytes));
 }
 
 // Takes from all buckets or from none. REQUIRES: the root can pay.
@@ -79,7 +80,7 @@ void Tbf::pay_limits(Queue& queue, const Request& request, Instant now) {
     const bool taken = bucket.tokens.take(cost, shape, now);
     WEIR_ASSERT(taken);
   });
-  if (root_.exists()) root_.pay(options_.sharing->cost.of(request.bytes), now);
+  if (root_.exists()) root_.pay(root_.cost_of(request.bytes), now);
 }
 
 // For a request whose limits have just paid, and the root if there is one.
@@ -93,7 +94,7 @@ Pick Tbf::serve_ready(Head head, Instant now) {
   while (Queue* const queue = run_.ready(head)) {
     if (run_.falls_back(*queue, now)) continue;
     Request& first = queue->requests.front();
-    if (queue->is_simple()) [[likely]] {
+    if (queue->is_simple() && !root_.exists()) [[likely]] {
       if (serve_simple(*queue, first, now)) return {&first, kNever};
       continue;
     }
@@ -115,6 +116,32 @@ Pick Tbf::serve_later(Instant now) {
     if (serve_any(*queue, first, now)) return {&first, kNever};
   }
   return {nullptr, run_.next_wake()};
+}
+
+// Serves the first queue whose reservation can pay. Its share and the root are charged; their
+// balances do not matter. Moves its tag, but not virtual time.
+Pick Tbf::serve_reserved(Head head, Instant now) {
+  while (Queue* const queue = run_.reserves().first(head, now)) {
+    Request& first = queue->requests.front();
+    // Others may have taken from a shared limit since it was offered.
+    if (tbf::empty_limit(*queue, now) != nullptr) {
+      run_.leave(*queue, now);
+      run_.enter(*queue, now);
+      continue;
+    }
+    run_.reserves().pay(*queue, first.bytes, now);
+    pay_limits(*queue, first, now);
+    std::uint64_t paid = Receipt::kReserve;
+    if (Share* const share = queue->share()) {
+      const Tokens cost = options_.sharing->cost.of(first.bytes);
+      if (tbf::Shares::charge_reserved(*share, cost, now)) paid |= Receipt::kShare;
+      run_.bucket_changed(share->bucket, *queue);
+    }
+    count_all(*queue, first, now);
+    tags_.step_reserved(*queue, first);
+    return serve(*queue, first, receipt(paid), now);
+  }
+  return {nullptr, run_.reserves().next_at(head)};
 }
 
 // For any limits and share. False if it could not pay, and waits.
@@ -241,13 +268,25 @@ Pick Tbf::pick(Head head, Instant now, Urge urge) {
   // A queue that could not pay may have released another one.
   for (;;) {
     run_.wake(now);
+    if (head == Head::kRegular && run_.reserves().next_at(head) <= now) [[unlikely]] {
+      const Pick reserved = serve_reserved(head, now);
+      if (reserved.request != nullptr) return reserved;
+    }
     Pick pick = serve_ready(head, now);
     if (pick.request != nullptr) return pick;
     if (head == Head::kRegular && run_.later() != nullptr && run_.ready(head) == nullptr) {
       pick = serve_later(now);
       if (pick.request != nullptr) return pick;
     }
-    if (pick.until > now) return pick;
+    if (head == Head::kHigh && run_.reserves().next_at(head) <= now) {
+      const Pick reserved = serve_reserved(head, now);
+      if (reserved.request != nullptr) return reserved;
+    }
+    pick.until = std::min(pick.until, run_.reserves().next_at(head));
+    if (pick.until <= now) continue;
+    // Waiting queues wait for their own limits. Under shares they may still borrow.
+    if (!options_.sharing && run_.ready(head) == nullptr) root_.rest();
+    return pick;
   }
 }
 
@@ -299,7 +338,6 @@ void Tbf::admit(Request& request, Head head, Instant now) {
     run_.arrive(queue, now);
     return run_.prefetch_request(head);
   }
-  if (busy_[0].empty() && busy_[1].empty()) root_.rest();
   become_busy(queue, now);
   run_.arrive(queue, now);
   run_.enter(queue, now);

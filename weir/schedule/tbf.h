@@ -17,9 +17,10 @@
 //   QueueIndex     queues by key
 //   RunQueue       where queues wait, and which is next
 //   Tags           the order of queues that can pay
-//   Root           the rate of the whole target
+//   Root           the rate of the whole target, of the Gate (weir/schedule/root.h)
 //   Groups         the preferred group of clients
 //   Shares         shares and loans of jobs
+//   Reserves       queues that run under a reservation
 //   WaitBreakdown  why requests waited
 //
 // Eligibility and order are separate. Buckets determine which requests may run, never the order;
@@ -30,6 +31,10 @@
 // (Urge::kBorrow): first the job that has borrowed least for its weight, then queues with neither
 // share nor limit, first come, first served. The root bucket, the rate of the whole target, is
 // checked last and pays for loans too.
+//
+// Reservations. A request within its limits whose class has a reservation (reserve=) runs before
+// all others of its head, whatever its tag, share and the root say. They are charged and may get
+// into debt, so a reservation is part of the share. High-priority requests that are ready go first.
 //
 // Groups of clients. One group at a time may be preferred: queues of others that can pay run while
 // the preferred group has none that can. Limits, tags and shares stay the same.
@@ -57,11 +62,11 @@
 #include "weir/classify/rule_list.h"
 #include "weir/pace/token_bucket.h"
 #include "weir/schedule/policy.h"
+#include "weir/schedule/root.h"
 #include "weir/schedule/rule_engine.h"
 #include "weir/schedule/tbf/binder.h"
 #include "weir/schedule/tbf/class_table.h"
 #include "weir/schedule/tbf/groups.h"
-#include "weir/schedule/tbf/root.h"
 #include "weir/schedule/tbf/rule_table.h"
 #include "weir/schedule/tbf/run_queue.h"
 #include "weir/schedule/tbf/shares.h"
@@ -73,14 +78,16 @@ namespace weir {
 
 class Tbf final : public RuleEngine {
  public:
-  // `stamp` distinguishes the engines of one Gate.
-  Tbf(FieldSet type, const RuleOptions& options, std::uint64_t stamp = 0);
+  // `stamp` distinguishes the engines of one Gate. `root` is the bucket of its target, if it has
+  // one, and outlives the engine.
+  Tbf(FieldSet type, const RuleOptions& options, std::uint64_t stamp = 0, Root* root = nullptr);
   ~Tbf() override;
   Tbf(const Tbf&) = delete;
   Tbf& operator=(const Tbf&) = delete;
 
   FieldSet type() const override { return rules(Head::kRegular).type(); }
   const RuleList& rules(Head head) const override { return rules_.list(head); }
+  bool limits_by_default() const override { return rules_.default_limits(); }
 
   // On all heads that it names, or on none.
   Result<void> apply(const RuleCommand& command, Instant now) override;
@@ -105,9 +112,15 @@ class Tbf final : public RuleEngine {
                  Instant now) override;
   void drop_share(const JobId& job, Instant now) override;
   bool is_share_in_use(const JobId& job, Instant now) const override;
-  void set_root(const std::optional<RootBucket>& root, Instant now) override;
+  std::optional<std::uint64_t> weight_of(const Attributes& attributes, Head head) const override;
   void report_shares(Nanoseconds time, Instant now,
                      const std::function<void(const ShareReport&)>& visit) override;
+
+  // ---- reservations ----
+
+  std::uint64_t reserves_in_use() override;
+  void set_reserve_scale(std::uint32_t scale, Instant now) override;
+  std::uint32_t reserve_scale() const override { return rules_.reserve_scale(); }
 
   // ---- limits of a whole cluster ----
 
@@ -165,6 +178,7 @@ class Tbf final : public RuleEngine {
   // Deciding (tbf.cc)
   Pick serve_ready(Head head, Instant now);
   Pick serve_later(Instant now);
+  Pick serve_reserved(Head head, Instant now);
   Pick serve_borrower(Head head, Instant now);
   Pick serve_spare(Head head, Instant now);
   Pick force(Head head, Instant now);
@@ -183,6 +197,7 @@ class Tbf final : public RuleEngine {
   // Surcharges and refunds (tbf_settle.cc)
   void settle(const Request& request, Head head, const Settling& settling, Instant now);
   void settle_limits(Queue& queue, const Settling& settling, bool slices_only, Instant now);
+  void settle_reserve(Queue& queue, const Settling& settling, Instant now);
   void adjust(Bucket& bucket, const BucketShape& shape, Tokens paid, Tokens due, Queue& queue,
               Instant now);
 
@@ -200,7 +215,8 @@ class Tbf final : public RuleEngine {
   tbf::ClassTable classes_;
   tbf::Groups groups_;
   tbf::Shares shares_;
-  tbf::Root root_;
+  Root no_root_;  // without a bucket
+  Root& root_;
   tbf::WaitBreakdown waits_;
   tbf::Tags tags_;
   tbf::Binder binder_;
@@ -233,6 +249,7 @@ class TbfPolicy final : public Policy {
 
   Tbf* engine() override { return tbf_.get(); }
   const Tbf* engine() const override { return tbf_.get(); }
+  bool pays_root() const override { return true; }
 
  private:
   std::shared_ptr<Tbf> tbf_;

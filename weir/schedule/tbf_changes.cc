@@ -147,9 +147,11 @@ void Tbf::move_queues(Share& share, Instant now) {
               [](const std::vector<Queue*>&) {}, now);
 }
 
-void Tbf::set_root(const std::optional<RootBucket>& root, Instant now) {
-  WEIR_ASSERT(options_.sharing.has_value());
-  root_.set(root, now);
+// ---- reservations ----
+
+void Tbf::set_reserve_scale(std::uint32_t scale, Instant now) {
+  WEIR_ASSERT(scale > 0 && scale <= kReserveScaleOne, scale);
+  if (rules_.set_reserve_scale(scale)) return_changed(now);
 }
 
 // ---- groups of clients ----

@@ -24,7 +24,12 @@ class Duel {
 
   // `keys` is the number of jobs, and of clients.
   Duel(std::uint64_t seed, int keys, Flaw flaw = Flaw::kNone)
-      : keys_(keys), flaw_(flaw), rng_(seed), model_(kSlots, flaw), gate_({.slots = kSlots}) {
+      : keys_(keys),
+        flaw_(flaw),
+        rng_(seed),
+        reserve_rng_(seed),
+        model_(kSlots, flaw),
+        gate_({.slots = kSlots}) {
     for (int job = 0; job < keys; ++job) jobs_.emplace_back("job" + std::to_string(job));
     switch_policy();
   }
@@ -299,10 +304,22 @@ class Duel {
     }
     ModelRule limits = tbf_->rule(rule);
     std::string text = "change " + name_of(rule);
+    if (limits.rate != 0 && reserve_rng_.chance(1, 3)) {
+      const bool has_none = limits.reserve == 0;
+      limits.reserve =
+          has_none || reserve_rng_.chance(1, 2) ? reserve_rng_.between(1, limits.rate) : 0;
+      if (limits.reserve == tbf_->rule(rule).reserve) return;
+      tbf_->change(rule, limits, now_);
+      return apply(text + " reserve=" + std::to_string(limits.reserve));
+    }
     if (what == 2 || limits.bps == 0) {
       // A different rate: if nothing changes, no queue has to enter again.
       while (limits.rate == tbf_->rule(rule).rate) limits.rate = any_rate();
       text += " rate=" + std::to_string(limits.rate);
+      if (limits.reserve > limits.rate) {
+        limits.reserve = limits.rate;
+        text += " reserve=" + std::to_string(limits.reserve);
+      }
     } else {
       limits.bps = any_bps();
       text += " bps=" + std::to_string(limits.bps) + "B";
@@ -334,6 +351,10 @@ class Duel {
       rule.burst = rng_.between(1, 50);
       keys += " burst=" + std::to_string(rule.burst);
     }
+    if (limits != 0 && reserve_rng_.chance(1, 3)) {
+      rule.reserve = reserve_rng_.between(1, rule.rate);
+      keys += " reserve=" + std::to_string(rule.reserve);
+    }
     if (rng_.chance(1, 4)) {
       rule.realtime = true;
       keys += " realtime=1";
@@ -348,6 +369,7 @@ class Duel {
   int keys_;
   Flaw flaw_;
   Rng rng_;
+  Rng reserve_rng_;
   std::int64_t now_ = 5 * kBillion;
   std::int64_t seen_ = 0;         // the last time that was passed to the Gate
   std::int64_t capacity_ = 1000;  // completions for each 1000 requests
@@ -401,7 +423,8 @@ TEST(TbfModel, CatchesEveryFlaw) {
         Flaw::kDrainsNewestFirst, Flaw::kDrainsBeforeTheOneInForce, Flaw::kPromotedStaysInLine,
         Flaw::kDeferredKeepsItsSlot, Flaw::kResumedWaitsForItsTurn, Flaw::kResumedHeadsAreAlike,
         Flaw::kAbandonedStaysCharged, Flaw::kNothingIsSettled, Flaw::kRefundsWhatAnotherPaid,
-        Flaw::kExemptIsFree}) {
+        Flaw::kExemptIsFree, Flaw::kReserveIsNotFirst, Flaw::kReserveMovesVirtualTime,
+        Flaw::kReserveKeepsAllTokens, Flaw::kReserveIsNotRefunded}) {
     // Not every run triggers every flaw.
     std::uint64_t seed = 2;
     while (seed <= 30 && Duel(seed, 10, flaw).run(20'000, 60).empty()) ++seed;

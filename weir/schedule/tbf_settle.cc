@@ -12,19 +12,7 @@ namespace weir {
 // What a request was charged, and its final charge.
 struct Tbf::Settling {
   Tokens paid(const Cost& cost) const { return charged ? cost.of(*charged) : Tokens{0}; }
-  Tokens due(const Cost& cost) const { return moved ? cost.of(*moved) + more(cost) : Tokens{0}; }
-  // For the operations after the first.
-  Tokens more(const Cost& cost) const {
-    switch (cost.kind()) {
-      case Cost::Kind::kOp:
-        return Tokens{operations - 1};
-      case Cost::Kind::kBytes:
-        break;
-      case Cost::Kind::kAffine:
-        return Tokens{std::uint64_t{cost.base()} * (operations - 1)};
-    }
-    return Tokens{0};
-  }
+  Tokens due(const Cost& cost) const { return moved ? cost.of(*moved, operations) : Tokens{0}; }
   // For a bucket of bytes, which is not charged without bytes.
   Tokens paid_bytes() const { return Tokens{charged.value_or(Bytes{0}).count()}; }
   Tokens due_bytes() const { return Tokens{moved.value_or(Bytes{0}).count()}; }
@@ -54,6 +42,10 @@ void Tbf::settle(const Request& request, Head head, const Settling& settling, In
   Settling of_limits = settling;
   of_limits.may_refund = receipt.payers() == payers_;
   settle_limits(queue, of_limits, receipt.paid(Receipt::kSlices), now);
+  if (receipt.paid(Receipt::kReserve)) settle_reserve(queue, of_limits, now);
+  if (receipt.paid(Receipt::kRoot) && root_.exists()) {
+    root_.settle(settling.paid(root_.cost()), settling.due(root_.cost()), now);
+  }
   if (!options_.sharing) return;
   const Tokens paid = settling.paid(options_.sharing->cost);
   const Tokens due = settling.due(options_.sharing->cost);
@@ -66,8 +58,6 @@ void Tbf::settle(const Request& request, Head head, const Settling& settling, In
     share.borrowed = due > paid ? share.borrowed + (due - paid)
                                 : share.borrowed - std::min(share.borrowed, paid - due);
   }
-  if (!receipt.paid(Receipt::kRoot)) return;
-  due > paid ? root_.pay(due - paid, now) : root_.give_back(paid - due);
 }
 
 void Tbf::settle_limits(Queue& queue, const Settling& settling, bool slices_only, Instant now) {
@@ -85,6 +75,18 @@ void Tbf::settle_limits(Queue& queue, const Settling& settling, bool slices_only
                  settling.due_bytes());
     }
   });
+}
+
+void Tbf::settle_reserve(Queue& queue, const Settling& settling, Instant now) {
+  const Class* const used = queue.reserving();
+  if (used == nullptr) return;
+  const Shapes& shapes = used->pace->shapes;
+  const bool in_bytes = shapes.reserve->in_bytes;
+  const Tokens paid = in_bytes ? settling.paid_bytes() : settling.paid(shapes.cost);
+  const Tokens due = in_bytes ? settling.due_bytes() : settling.due(shapes.cost);
+  if (due > paid || (due < paid && settling.may_refund)) {
+    run_.reserves().settle(queue, paid, due, now);
+  }
 }
 
 void Tbf::adjust(Bucket& bucket, const BucketShape& shape, Tokens paid, Tokens due, Queue& queue,
@@ -107,6 +109,7 @@ void Tbf::charge(const Request& request, Head head, Instant now) {
     ++used.totals.served;
     used.totals.bytes += request.bytes.count();
   });
+  if (root_.exists()) root_.pay(root_.cost_of(request.bytes), now);
   if (!options_.sharing) return;
   const Tokens cost = options_.sharing->cost.of(request.bytes);
   Share& share = *queue.share();
@@ -116,7 +119,6 @@ void Tbf::charge(const Request& request, Head head, Instant now) {
     share.bucket.tokens.charge(cost, *share.shape, now);
     run_.bucket_changed(share.bucket, queue);
   }
-  root_.pay(cost, now);
 }
 
 // Requests of the same tag owner run in order of arrival, so a request waits for all waiting
@@ -130,9 +132,18 @@ Instant Tbf::ready_at(const Request& request, Head head, Instant now) const {
     then.charge(first, shape, now);
     ready = std::max(ready, then.ready_at(cost, shape));
   };
+  std::optional<Instant> reserved;  // when a reservation can pay
   for (unsigned layer = 0; layer < kLayers; ++layer) {
     const Class* const used = binder_.class_in_force(request.attributes, head, layer);
-    if (used == nullptr) continue;
+    if (used == nullptr) {
+      const Rule* const rule = rules_.match(request.attributes, head, layer);
+      if (!reserved && rule != nullptr && rule->limits().reserve) reserved = now;
+      continue;
+    }
+    if (!reserved && used->reservation != nullptr) {
+      reserved = used->reservation->tokens.ready_at(used->reserve_cost(request.bytes),
+                                                    used->pace->shapes.reserve->rested);
+    }
     const bool is_owner = layer == 0 && used->is_lone && !options_.sharing;
     const Backlog& first = is_owner ? static_cast<const tbf::LoneClass*>(used)->waiting : before;
     const Shapes& shapes = used->pace->shapes;
@@ -144,13 +155,16 @@ Instant Tbf::ready_at(const Request& request, Head head, Instant now) const {
           Tokens{request.bytes.count()});
     }
   }
-  if (!options_.sharing) return ready;
-  const Cost& cost = options_.sharing->cost;
-  const Share* const share = shares_.find(request.attributes.job);
-  if (!options_.sharing->lending && share != nullptr && share->paces()) {
-    ask(share->bucket, *share->shape, before.cost(cost), cost.of(request.bytes));
+  if (reserved) reserved = std::max(*reserved, ready);  // it waits for neither root nor share
+  ready = std::max(ready, root_ready_at(request));
+  if (options_.sharing && !options_.sharing->lending) {
+    const Cost& cost = options_.sharing->cost;
+    const Share* const share = shares_.find(request.attributes.job);
+    if (share != nullptr && share->paces()) {
+      ask(share->bucket, *share->shape, before.cost(cost), cost.of(request.bytes));
+    }
   }
-  return std::max(ready, root_ready_at(request));
+  return reserved ? std::min(*reserved, ready) : ready;
 }
 
 }  // namespace weir

@@ -67,10 +67,12 @@ std::optional<ClassTotals> Tbf::totals(const Attributes& attributes, Head head) 
 void Tbf::visit_waits(Instant now, const std::function<void(const WaitView&)>& visit) const {
   waits_.visit(
       now, [this](const Queue& queue) { return run_.order_of(queue); },
-      [&](Queue& queue, std::uint32_t waiting, Instant begun, const DelaySums& delays) {
+      [&](Queue& queue, std::uint32_t waiting, std::uint64_t left, Instant begun,
+          const DelaySums& delays) {
         visit({.key = binder_.index().attributes_of(queue),
                .head = queue.head,
                .waiting = waiting,
+               .left = left,
                .begun = begun,
                .delays = delays});
       });
@@ -91,6 +93,11 @@ std::optional<std::size_t> Tbf::visit_classes(
     if (shapes.bytes) {
       const Bucket& bucket = shapes.ops ? *used.second : used.main;
       view.bytes_level = bucket.tokens.level(*shapes.bytes, now);
+    }
+    if (shapes.reserve) {
+      view.reserve = shapes.reserve->rested;
+      view.reserves_bytes = shapes.reserve->in_bytes;
+      view.reserve_level = used.reservation->tokens.level(shapes.reserve->busy, now);
     }
     visit(view);
   };
@@ -134,8 +141,32 @@ void Tbf::report_shares(Nanoseconds time, Instant now,
     const auto limit = limits.find(&share);
     visit({share.job, std::exchange(share.borrowed, Tokens{0}),
            std::exchange(share.lent, Tokens{0}),
-           limit == limits.end() ? std::nullopt : limit->second});
+           limit == limits.end() ? std::nullopt : limit->second,
+           std::exchange(share.reserved, Tokens{0})});
   });
+}
+
+std::optional<std::uint64_t> Tbf::weight_of(const Attributes& attributes, Head head) const {
+  if (!rules_.has_weights()) return std::nullopt;
+  for (unsigned layer = 0; layer < kLayers; ++layer) {
+    const Rule* const rule = rules_.match(attributes, head, layer);
+    if (rule != nullptr && rule->limits().weight) return *rule->limits().weight;
+  }
+  return std::nullopt;
+}
+
+std::uint64_t Tbf::reserves_in_use() {
+  if (!rules_.has_reserves()) return 0;
+  std::uint64_t sum = 0;
+  classes_.each(binder_.index(), [&](Class& used) {
+    if (used.reservation == nullptr || !rule_of(used)->limits().reserve) return;
+    tbf::Reservation& reservation = *used.reservation;
+    if (!std::exchange(reservation.was_offered, reservation.is_offered())) return;
+    const std::uint64_t one =
+        tokens_in(rule_of(used)->limits().reserve->rate, kReserveTime).count();
+    if (__builtin_add_overflow(sum, one, &sum)) sum = UINT64_MAX;
+  });
+  return sum;
 }
 
 std::vector<ClassLoad> Tbf::cluster_loads(Nanoseconds time) const {

@@ -143,12 +143,15 @@ class BufferPool {
   }
 
  private:
-  class Guard {
+  // Locks nothing if one loop uses it, which clang cannot follow.
+  class ABSL_SCOPED_LOCKABLE Guard {
    public:
-    explicit Guard(const BufferPool& pool) : lock_(pool.is_shared_ ? &pool.lock_ : nullptr) {
+    explicit Guard(const BufferPool& pool)
+        ABSL_EXCLUSIVE_LOCK_FUNCTION(pool.lock_) ABSL_NO_THREAD_SAFETY_ANALYSIS
+        : lock_(pool.is_shared_ ? &pool.lock_ : nullptr) {
       if (lock_ != nullptr) lock_->lock();
     }
-    ~Guard() {
+    ~Guard() ABSL_UNLOCK_FUNCTION() ABSL_NO_THREAD_SAFETY_ANALYSIS {
       if (lock_ != nullptr) lock_->unlock();
     }
     Guard(const Guard&) = delete;
@@ -158,24 +161,28 @@ class BufferPool {
     host::EntryLock* const lock_;
   };
 
-  std::uint64_t in_use() const { return reserved_ + shared_ + charged_; }
-  bool can_charge(const MemoryAccount& account, std::uint64_t bytes) const;
-  bool fits(const MemoryAccount& account, std::uint64_t size) const;
-  Buffer make(MemoryAccount& account, std::uint8_t power);
-  void drop_kept(std::uint64_t size);
+  std::uint64_t in_use() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_) {
+    return reserved_ + shared_ + charged_;
+  }
+  bool can_charge(const MemoryAccount& account, std::uint64_t bytes) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+  bool fits(const MemoryAccount& account, std::uint64_t size) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+  Buffer make(MemoryAccount& account, std::uint8_t power) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+  void drop_kept(std::uint64_t size) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
 
-  bool is_shared_ = false;
-  mutable host::EntryLock lock_;  // guards everything below, if shared
-  BufferSlabs slabs_;
-  std::uint64_t limit_;
-  std::uint64_t account_limit_;
-  std::uint64_t reserved_ = 0;
-  std::uint64_t lent_ = 0;    // buffers
-  std::uint64_t shared_ = 0;  // of it, beyond the reserve of its holders
-  std::uint64_t charged_ = 0;
-  std::uint64_t kept_ = 0;
-  std::uint64_t refused_ = 0;
-  std::array<std::vector<std::byte*>, kPowerMax + 1> free_;
+  bool is_shared_ = false;        // set before other loops start
+  mutable host::EntryLock lock_;  // locked if shared
+  BufferSlabs slabs_ ABSL_GUARDED_BY(lock_);
+  std::uint64_t limit_ ABSL_GUARDED_BY(lock_);
+  std::uint64_t account_limit_ ABSL_GUARDED_BY(lock_);
+  std::uint64_t reserved_ ABSL_GUARDED_BY(lock_) = 0;
+  std::uint64_t lent_ ABSL_GUARDED_BY(lock_) = 0;    // buffers
+  std::uint64_t shared_ ABSL_GUARDED_BY(lock_) = 0;  // of it, beyond the reserve of its holders
+  std::uint64_t charged_ ABSL_GUARDED_BY(lock_) = 0;
+  std::uint64_t kept_ ABSL_GUARDED_BY(lock_) = 0;
+  std::uint64_t refused_ ABSL_GUARDED_BY(lock_) = 0;
+  std::array<std::vector<std::byte*>, kPowerMax + 1> free_ ABSL_GUARDED_BY(lock_);
 };
 
 }  // namespace weir::serve

@@ -119,6 +119,13 @@ TEST(BufferSlabsProperty, BuffersNeverOverlapWhateverTheMixOfSizes) {
   }
 }
 
+// Clang has no macro for a sanitizer, as GCC has.
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define __SANITIZE_ADDRESS__ 1
+#endif
+#endif
+
 #if defined(__SANITIZE_ADDRESS__)
 TEST(BufferSlabs, ABufferThatIsNotLentCannotBeTouched) {
   BufferSlabs slabs;

@@ -150,7 +150,9 @@ class Connection final : private SessionPort, private Upstream::Owner {
                const Store::ExtentVisitor& visit) const override;
   Nanoseconds expected_wait(const IoRequest& request) const override;
   void answer(std::uint64_t id, const OwnResult& result) override;
-  void connect(const ServerAddress& server) override;
+  Ends ends() const override;
+  void set_ends(const Ends& ends) override;
+  void connect(const ServerAddress& server, const UpstreamSource& source) override;
   void transfer() override { mark_dirty(); }
   bool hold(std::size_t bytes) override;
   void release(std::size_t bytes) override;
@@ -282,6 +284,7 @@ class Connection final : private SessionPort, private Upstream::Owner {
   bool hangs_up_ = false;  // when the last bytes for the client are sent
   Alarm alarm_;            // of the session
   std::unique_ptr<Session> session_;
+  std::unique_ptr<Ends> ends_;          // unless they are those of the socket
   std::unique_ptr<Upstream> upstream_;  // of a gateway; uses queues of the session
   std::vector<std::byte> rest_;         // received bytes that could not be used yet
   PendingRequest* writing_ = nullptr;   // its payload is being received

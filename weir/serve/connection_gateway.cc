@@ -10,10 +10,25 @@
 
 namespace weir::serve {
 
-void Connection::connect(const ServerAddress& server) {
+Ends Connection::ends() const {
+  if (ends_ != nullptr) return *ends_;
+  Ends ends;
+  socklen_t size = sizeof ends.client;
+  getpeername(socket_.get(), reinterpret_cast<sockaddr*>(&ends.client), &size);
+  size = sizeof ends.server;
+  getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&ends.server), &size);
+  return ends;
+}
+
+void Connection::set_ends(const Ends& ends) {
+  ends_ = std::make_unique<Ends>(ends);
+  identity_ = {.nid = nid_of(ends.client), .is_local = is_loopback(ends.client)};
+}
+
+void Connection::connect(const ServerAddress& server, const UpstreamSource& source) {
   Upstream::Owner& owner = *this;
   upstream_ = std::make_unique<Upstream>(context_, owner, *session_->to_server());
-  upstream_->connect(server);
+  upstream_->connect(server, source);
 }
 
 void Connection::upstream_received(std::span<const std::byte> bytes) {

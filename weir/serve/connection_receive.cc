@@ -91,6 +91,7 @@ void Connection::shake(Input& in) {
   using Step = Session::Step;
   while (state_ == State::kHandshake && greeting_->out.size() < kAnswersMax) {
     const Step step = session_->negotiate(in, greeting_->out);
+    if (state_ == State::kClosed) return;  // a gateway could not connect to its server
     if (step == Step::kNeedBytes) {
       if (!in.empty()) fault("asked for more bytes without consuming all it had");
       break;

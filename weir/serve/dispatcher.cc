@@ -70,7 +70,7 @@ void Dispatcher::call(LoopContext& loop, PendingRequest& request, PendingRequest
   side.batch = &request;
 }
 
-// REQUIRES: locked. Afterwards its loop may free it.
+// Afterwards its loop may free it.
 void Dispatcher::make(PendingRequest& request) {
   Target& target = service_of(request).target;
   if (request.call == PendingRequest::Call::kAdmit) {
@@ -91,7 +91,7 @@ void Dispatcher::make_all(PendingRequest* newest) {
   }
 }
 
-// The calls of other loops as found, then those of this loop. REQUIRES: locked.
+// The calls of other loops as found, then those of this loop.
 void Dispatcher::make_calls(LoopContext& loop) {
   is_wanted_.store(false);
   PendingRequest* const left = inbox_.exchange(nullptr);
@@ -126,21 +126,27 @@ void Dispatcher::lock_and_wait(LoopContext& loop) {
 }
 
 void Dispatcher::lock(LoopContext& loop) {
-  if (!is_shared()) return;
+  if (!is_shared()) return lock_.assert_alone();
   lock_and_wait(loop);
   make_calls(loop);
 }
 
 // The loop enters again in this turn or the next, for the calls that were made and for those that
 // other loops have left meanwhile.
-void Dispatcher::unlock(LoopContext& loop) {
-  if (!is_shared()) return;
+void Dispatcher::unlock(LoopContext& loop) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  if (!is_shared()) return;  // lock() has locked nothing
   last_ = std::max(last_, loop.now);
   sides_[loop.index]->needs_entry = true;
   lock_.unlock();
 }
 
+void Dispatcher::assert_locked() const {
+  if (is_shared()) return lock_.assert_taken();
+  lock_.assert_alone();
+}
+
 void Dispatcher::set_pace(std::optional<std::uint32_t> per_second, Instant now) {
+  assert_locked();
   pace_shape_.reset();
   if (!per_second) return;
   const Rate rate = Rate::per_second(*per_second);
@@ -223,7 +229,10 @@ void Dispatcher::leave(LoopContext& loop) {
 
 void Dispatcher::visit(LoopContext& loop) {
   make_calls(loop);
-  decide_all(last_, [&](PendingRequest& request) { deliver(loop, request); });
+  decide_all(last_, [&](PendingRequest& request) {
+    lock_.assert_taken();
+    deliver(loop, request);
+  });
   leave(loop);
 }
 
@@ -290,6 +299,7 @@ void Dispatcher::start_decided(LoopContext& loop) {
 
 void Dispatcher::dispatch(LoopContext& loop) {
   if (!is_shared()) {
+    lock_.assert_alone();
     decide_all(loop.now, [](PendingRequest& request) { request.connection->run(request); });
     if (trace_ != nullptr) trace_->turn(loop.now);
     sides_[0]->wakes_at = due();

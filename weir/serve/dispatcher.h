@@ -79,10 +79,11 @@ class Dispatcher {
 
   // ---- commands: all calls are made between these two ----
 
-  void lock(LoopContext& loop);
-  void unlock(LoopContext& loop);
-  // The time of the last call. REQUIRES: locked.
-  Instant last() const { return last_; }
+  // With one loop there is nothing to lock.
+  void lock(LoopContext& loop) ABSL_EXCLUSIVE_LOCK_FUNCTION(lock_);
+  void unlock(LoopContext& loop) ABSL_UNLOCK_FUNCTION(lock_);
+  // The time of the last call.
+  Instant last() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_) { return last_; }
 
   // Limits all of its services together to this many operations per second; none: no such limit.
   // REQUIRES: locked.
@@ -105,24 +106,42 @@ class Dispatcher {
     std::atomic<PendingRequest*> mailbox = nullptr;
   };
 
+  class ABSL_SCOPED_LOCKABLE Entry {
+   public:
+    Entry(Dispatcher& dispatcher, LoopContext& loop) ABSL_EXCLUSIVE_LOCK_FUNCTION(dispatcher.lock_)
+        : dispatcher_(dispatcher), loop_(loop) {
+      dispatcher.lock(loop);
+    }
+    ~Entry() ABSL_UNLOCK_FUNCTION() { dispatcher_.unlock(loop_); }
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
+
+   private:
+    Dispatcher& dispatcher_;
+    LoopContext& loop_;
+  };
+
   bool is_shared() const { return sides_.size() > 1; }
   void call(LoopContext& loop, PendingRequest& request, PendingRequest::Call what);
-  void make(PendingRequest& request);
-  void make_all(PendingRequest* newest);
-  void make_calls(LoopContext& loop);
+  // Tells clang what its callers ensure.
+  void assert_locked() const ABSL_ASSERT_EXCLUSIVE_LOCK(lock_);
+  void make(PendingRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+  void make_all(PendingRequest* newest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+  void make_calls(LoopContext& loop) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   void hand_over(Side& side, Instant now);
   bool is_wanted() const { return inbox_.load() != nullptr || is_wanted_.load(); }
   bool needs_entry(const LoopContext& loop) const;
   void enter(LoopContext& loop);
-  void visit(LoopContext& loop);
-  void deliver(const LoopContext& loop, PendingRequest& request);
-  void leave(LoopContext& loop);
+  void visit(LoopContext& loop) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+  void deliver(const LoopContext& loop, PendingRequest& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+  void leave(LoopContext& loop) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   PendingRequest* take_decided(Side& side);
-  PendingRequest* decide(Service& service, Instant now);
+  PendingRequest* decide(Service& service, Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   template <class Run>
-  void decide_all(Instant now, Run run);
-  void lock_and_wait(LoopContext& loop);
-  Instant due() const;
+  void decide_all(Instant now, Run run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+  void lock_and_wait(LoopContext& loop) ABSL_EXCLUSIVE_LOCK_FUNCTION(lock_);
+  Instant due() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
 
   std::vector<Service*> services_;
   TraceFile* trace_;
@@ -130,29 +149,24 @@ class Dispatcher {
   std::atomic<PendingRequest*> inbox_ = nullptr;  // calls, the newest first
   std::atomic<bool> is_wanted_ = false;           // a loop needed an entry and had no calls
   std::atomic<std::int64_t> left_ns_ = 0;         // the latest time of a loop that left either
+  // Also guards the Targets of the services, and the trace.
   host::EntryLock lock_;
-  // Guarded by the lock:
-  Instant last_{};             // time of the last call
-  std::uint64_t mail_ = 0;     // loops with new decisions, one bit each
-  Instant due_ = kNever;       // when the next decision is due, and
-  std::uint8_t due_loop_ = 0;  // the loop that has a timer for it
-  std::optional<BucketShape> pace_shape_;
-  TokenBucket pace_ = TokenBucket::empty(Instant{});
-  std::size_t first_served_ = 0;  // service that is served first while there is a pace
-  const Guest* guest_ = nullptr;
+  Instant last_ ABSL_GUARDED_BY(lock_){};             // time of the last call
+  std::uint64_t mail_ ABSL_GUARDED_BY(lock_) = 0;     // loops with new decisions, one bit each
+  Instant due_ ABSL_GUARDED_BY(lock_) = kNever;       // when the next decision is due, and
+  std::uint8_t due_loop_ ABSL_GUARDED_BY(lock_) = 0;  // the loop that has a timer for it
+  std::optional<BucketShape> pace_shape_ ABSL_GUARDED_BY(lock_);
+  TokenBucket pace_ ABSL_GUARDED_BY(lock_) = TokenBucket::empty(Instant{});
+  // Service that is served first while there is a pace.
+  std::size_t first_served_ ABSL_GUARDED_BY(lock_) = 0;
+  const Guest* guest_ = nullptr;  // set before loops run
   std::atomic<std::int64_t> guest_ns_ = 0;
 };
 
 template <class Function>
 auto Dispatcher::with(LoopContext& loop, Function function) {
   if (!is_shared()) return function(loop.now);
-  struct Entry {
-    Dispatcher& dispatcher;
-    LoopContext& loop;
-    ~Entry() { dispatcher.unlock(loop); }
-  };
-  lock(loop);
-  const Entry entry{*this, loop};
+  const Entry entry(*this, loop);
   return function(last_);
 }
 

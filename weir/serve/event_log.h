@@ -7,17 +7,20 @@
 //   log.note(EventLog::Kind::kBreak, "10.1.2.3@tcp: a request without the magic number", now);
 //     weir serve: 10.1.2.3@tcp: a request without the magic number (and 41 more like it)
 //
-// Quote texts from clients first. Lines are written through host/log.h, so a log that cannot be
-// written delays nothing. Thread-safe.
+// Each kind has a level and a name, which the journal of systemd gets as fields (host/log.h). Quote
+// texts from clients first. Lines are written through host/log.h, so a log that cannot be written
+// delays nothing. Thread-safe.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include "weir/base/time.h"
+#include "weir/host/journald.h"
 #include "weir/host/mutex.h"
 
 namespace weir::serve {
@@ -44,6 +47,8 @@ class EventLog {
   void note(Kind kind, std::string_view text, Instant now);
   // Always written: what an operator has requested or must know.
   static void say(std::string_view text);
+  // The audit log, with the values of the line as fields.
+  static void audit(std::string_view text, std::span<const host::LogField> fields);
 
  private:
   struct State {

@@ -23,11 +23,9 @@ using Changes = KeptRules::Changes;
 constexpr std::string_view kKept = "kept";
 constexpr std::string_view kTemporary = "temporary";
 
-tl::unexpected<Error> name_rule(Error error, std::string_view rule) {
-  error.code = std::errc::invalid_argument;  // an error in the options
-  error.where =
-      fmt::format("rule {}{}{}", quote(rule), error.where.empty() ? "" : ", ", error.where);
-  return tl::unexpected(std::move(error));
+tl::unexpected<Error> option_error(Error error, const RuleChange& rule) {
+  error.code = std::errc::invalid_argument;
+  return tl::unexpected(name_rule(std::move(error), print(rule)));
 }
 
 // Names of rules of `a` that `b` does not have, on any head.
@@ -99,24 +97,30 @@ FieldSet KeptRules::type() const {
   return FieldSet::all();
 }
 
-// A command in the current syntax stays as written, because it may be looked up by its text.
-std::string KeptRules::in_full(std::string_view command) const {
-  const auto change = parse_rule(command);
-  if (!change || !change->is_old_form) return std::string(command);
-  return print(weir::in_full(*change, type()));
+RuleOrText KeptRules::in_full(RuleOrText command) const {
+  if (auto* const change = std::get_if<RuleChange>(&command)) {
+    *change = weir::in_full(std::move(*change), type());
+  }
+  return command;
+}
+
+Changes KeptRules::all_in_full(Changes changes) const {
+  for (RuleChange& one : changes) one = weir::in_full(std::move(one), type());
+  return changes;
 }
 
 // ---- at the start ----
 
-Result<void> KeptRules::begin(const Texts& file, const Texts& command_line, Instant now) {
-  for (const Texts* const rules : {&file, &command_line}) {
+Result<void> KeptRules::begin(const Changes& file, const Changes& command_line, Instant now) {
+  for (const Changes* const rules : {&file, &command_line}) {
     const bool is_file = rules == &file;
-    for (const std::string& text : *rules) {
-      auto read = target_.read_rule(text);
-      if (!read) return name_rule(read.error(), text);
-      RuleChange rule = weir::in_full(*std::move(read), type());
+    for (const RuleChange& given : *rules) {
+      if (const auto bound = target_.check_readable(given); !bound) {
+        return option_error(bound.error(), given);
+      }
+      RuleChange rule = weir::in_full(given, type());
       if (const auto done = target_.apply_rule(rule, now); !done) {
-        return name_rule(done.error(), text);
+        return option_error(done.error(), given);
       }
       for (RuleBook* const book : {&kept_, &all_, &running_}) {
         const auto noted = book->apply(rule, is_file ? Origin::kFile : Origin::kCommandLine);
@@ -134,24 +138,20 @@ RuleBook KeptRules::fold(const Changes& file, const RuleLog& log, Restored* told
   for (const RuleChange& rule : command_line_) (void)book.apply(rule, Origin::kCommandLine);
   for (const RuleLog::Record& one : log.records()) {
     const Origin origin = one.target == kTemporary ? Origin::kTemporary : Origin::kKept;
-    Result<void> done;
-    if (one.change) {
-      done = book.apply(*one.change, origin, RuleBook::Ranks::kAsFarAsTheyGo);
-    } else {
-      done = tl::unexpected(parse_rule(one.text).error());
-    }
+    const RuleChange& change = std::get<RuleChange>(one.command);
+    const auto done = book.apply(change, origin, RuleBook::Ranks::kAsFarAsTheyGo);
     if (done || told == nullptr) continue;
-    told->mistakes.push_back(quote(one.text) + ": " + done.error().message());
-    if (done.error().code == std::errc::file_exists) told->conflicts.push_back(one.text);
+    told->mistakes.push_back(quote(print(change)) + ": " + done.error().message());
+    if (done.error().code == std::errc::file_exists) told->conflicts.push_back(change);
   }
   return book;
 }
 
-KeptRules::Restored KeptRules::restore(const Texts& commands, Instant now) {
-  for (const std::string& command : commands) log_.add(kKept, in_full(command));
+KeptRules::Restored KeptRules::restore(const Changes& commands, Instant now) {
+  for (const RuleChange& one : commands) log_.add(kKept, weir::in_full(one, type()));
   Restored told;
   (void)fold(file_, log_, &told);
-  for (const std::string& conflict : told.conflicts) log_.forget(kKept, conflict);
+  for (const RuleChange& conflict : told.conflicts) log_.forget(kKept, conflict);
   all_log_ = log_;
   become(changes_between(running_, possible(fold(file_, log_, nullptr))).value_or(Changes{}), now);
   for (const std::string& name : missing(kept_, running_, is_kept)) {
@@ -186,36 +186,31 @@ void KeptRules::become(const Changes& changes, Instant now) {
   if (RuleBook wanted = possible(all_); running_ == wanted) running_ = std::move(wanted);
 }
 
-bool KeptRules::Trial::is_needed(std::string_view command) const {
-  const auto change = parse_rule(command);
-  return !change || change->verb != Verb::kStop || kept_.find(change->name) != nullptr;
+bool KeptRules::Trial::is_needed(const RuleChange& change) const {
+  return change.verb != Verb::kStop || kept_.find(change.name) != nullptr;
 }
 
 // The Target's own error takes precedence, with the errno of a Lustre server.
-Result<void> KeptRules::Trial::apply(std::string_view command, Keeping keeping) {
-  const auto change = rules_.target_.read_rule(command);
-  if (!change) return tl::unexpected(change.error());
-  const RuleChange full = weir::in_full(*change, rules_.type());
+Result<void> KeptRules::Trial::apply(const RuleChange& change, Keeping keeping) {
+  const RuleChange full = weir::in_full(change, rules_.type());
   const bool keeps = keeping == Keeping::kKept;
   const bool is_kept_fine = !keeps || kept_.check(full).has_value();
   const bool is_fine = is_kept_fine && all_.check(full).has_value();
-  if (auto tried = trial_.apply(*change); !tried) return tried;
+  if (auto tried = trial_.apply(change); !tried) return tried;
   if (!is_fine) return refuse(full, is_kept_fine ? all_ : kept_);
   if (keeps) (void)kept_.apply(full, Origin::kKept);
   (void)all_.apply(full, Origin::kTemporary);
   return {};
 }
 
-Result<void> KeptRules::apply(std::string_view command, Keeping keeping, Instant now) {
-  const auto change = target_.read_rule(command);
-  if (!change) return tl::unexpected(change.error());
-  const RuleChange full = weir::in_full(*change, type());
+Result<void> KeptRules::apply(const RuleChange& change, Keeping keeping, Instant now) {
+  const RuleChange full = weir::in_full(change, type());
   const bool keeps = keeping == Keeping::kKept;
   if ((keeps && !kept_.check(full)) || !all_.check(full)) {
-    auto tried = Trial(*this).apply(command, keeping);
+    auto tried = Trial(*this).apply(change, keeping);
     if (!tried) return tried;
   }
-  if (auto done = target_.apply_rule(keeps ? full : *change, now); !done) return done;
+  if (auto done = target_.apply_rule(keeps ? full : change, now); !done) return done;
   note(full, keeping);
   return {};
 }
@@ -227,12 +222,12 @@ void KeptRules::note(const RuleChange& change, Keeping keeping) {
   const Origin origin = is_needed ? Origin::kKept : Origin::kTemporary;
   (void)running_.apply(change, origin);
   if (!all_.apply(change, origin)) return;
-  all_log_.add(is_needed ? kKept : kTemporary, print(change));
-  if (is_needed && kept_.apply(change, origin)) log_.add(kKept, print(change));
+  all_log_.add(is_needed ? kKept : kTemporary, change);
+  if (is_needed && kept_.apply(change, origin)) log_.add(kKept, change);
 }
 
-void KeptRules::forget(std::optional<std::string_view> command) {
-  if (log_.forget(kKept, command).empty()) return;
+void KeptRules::forget(const std::optional<RuleOrText>& command) {
+  if (log_.forget(kKept, command) == 0) return;
   all_log_.move(kKept, command, kTemporary);
   become({}, {});
 }
@@ -254,9 +249,9 @@ Result<KeptRules::PolicySwitch> KeptRules::start_policy(std::string_view text, I
   const RuleLog log = std::exchange(all_log_, {});
   for (const RuleLog::Record& one : log.records()) {
     if (one.target == kKept) {
-      all_log_.add(one.target, one.text);
-    } else if (const auto left = left_of(*one.change, same)) {
-      all_log_.add(one.target, print(*left));
+      all_log_.add(one.target, one.command);
+    } else if (auto left = left_of(std::get<RuleChange>(one.command), same)) {
+      all_log_.add(one.target, *std::move(left));
     }
   }
   become(changes_between(running_, possible(fold(file_, all_log_, nullptr))).value_or(Changes{}),
@@ -268,20 +263,9 @@ Result<KeptRules::PolicySwitch> KeptRules::start_policy(std::string_view text, I
 
 // ---- the file, read again ----
 
-Result<Changes> KeptRules::read_file(const Texts& file) const {
-  Changes rules;
-  for (const std::string& text : file) {
-    auto rule = parse_rule(text);
-    if (!rule) return name_rule(rule.error(), text);
-    rules.push_back(weir::in_full(*std::move(rule), type()));
-  }
-  return rules;
-}
-
-Result<std::optional<Changes>> KeptRules::plan_file(const Texts& file) const {
-  const auto full = read_file(file);
-  if (!full) return tl::unexpected(full.error());
-  const auto edits = rule_changes(file_, *full);
+Result<std::optional<Changes>> KeptRules::plan_file(const Changes& file) const {
+  const Changes full = all_in_full(file);
+  const auto edits = rule_changes(file_, full);
   if (!edits) return std::optional<Changes>();
   for (const RuleChange& edit : *edits) {
     const RuleBook::Entry* const has = all_.find(edit.name);
@@ -297,7 +281,7 @@ Result<std::optional<Changes>> KeptRules::plan_file(const Texts& file) const {
         "no longer comes from the file: it was stopped and another rule of that name was started",
         "stop it first, or use another name in the file");
   }
-  auto changes = changes_between(running_, possible(fold(*full, all_log_, nullptr)));
+  auto changes = changes_between(running_, possible(fold(full, all_log_, nullptr)));
   if (!changes) return std::optional<Changes>();
   if (auto checked = target_.check_rules(*changes); !checked) {
     return tl::unexpected(checked.error());
@@ -305,8 +289,8 @@ Result<std::optional<Changes>> KeptRules::plan_file(const Texts& file) const {
   return changes;
 }
 
-void KeptRules::follow_file(const Texts& file, const Changes& changes, Instant now) {
-  file_ = read_file(file).value_or(Changes{});
+void KeptRules::follow_file(const Changes& file, const Changes& changes, Instant now) {
+  file_ = all_in_full(file);
   become(changes, now);
 }
 

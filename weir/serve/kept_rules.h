@@ -54,15 +54,15 @@ class KeptRules {
   // ---- at the start ----
 
   // Starts the rules of the file and the command line. The error names the rule.
-  Result<void> begin(const Texts& file, const Texts& command_line, Instant now);
+  Result<void> begin(const Changes& file, const Changes& command_line, Instant now);
   // The kept commands of earlier runs, after begin(). Commands that can no longer be applied are
   // reported; starts of rules that the file or the command line now has are also listed in
   // `conflicts`, and dropped.
   struct Restored {
     Texts mistakes;
-    Texts conflicts;
+    Changes conflicts;
   };
-  Restored restore(const Texts& commands, Instant now);
+  Restored restore(const Changes& commands, Instant now);
 
   // ---- while it runs ----
 
@@ -71,9 +71,9 @@ class KeptRules {
    public:
     explicit Trial(const KeptRules& rules)
         : rules_(rules), trial_(rules.target_.rule_trial()), kept_(rules.kept_), all_(rules.all_) {}
-    Result<void> apply(std::string_view command, Keeping keeping);
+    Result<void> apply(const RuleChange& change, Keeping keeping);
     // Whether the next start needs it: false if it stops a rule that would not exist.
-    bool is_needed(std::string_view command) const;
+    bool is_needed(const RuleChange& change) const;
 
    private:
     const KeptRules& rules_;
@@ -82,12 +82,12 @@ class KeptRules {
     RuleBook all_;
   };
 
-  // A rule command as text. EEXIST, ENOENT, EPERM also for inactive or temporary rules.
-  Result<void> apply(std::string_view command, Keeping keeping, Instant now);
-  // The text of a kept command that means the same under other types.
-  std::string in_full(std::string_view command) const;
-  // The kept commands with this text, or all, become temporary.
-  void forget(std::optional<std::string_view> command);
+  // EEXIST, ENOENT, EPERM also for inactive or temporary rules.
+  Result<void> apply(const RuleChange& change, Keeping keeping, Instant now);
+  // The change in a form that means the same under other types; text is unchanged.
+  RuleOrText in_full(RuleOrText command) const;
+  // The kept commands that are the same as this one, or all, become temporary.
+  void forget(const std::optional<RuleOrText>& command);
   // As written to nrs_policies. On failure nothing changes.
   Result<PolicySwitch> start_policy(std::string_view text, Instant now);
 
@@ -95,9 +95,9 @@ class KeptRules {
 
   // The changes that lead to these rules of the file; none if a restart is needed. EEXIST: one of
   // them has the name of another rule; EPERM: a changed rule no longer comes from the file.
-  Result<std::optional<Changes>> plan_file(const Texts& file) const;
+  Result<std::optional<Changes>> plan_file(const Changes& file) const;
   // Applies it. REQUIRES: the changes are those of the plan, and nothing else has changed since.
-  void follow_file(const Texts& file, const Changes& changes, Instant now);
+  void follow_file(const Changes& file, const Changes& changes, Instant now);
 
   // ---- reading ----
 
@@ -110,8 +110,7 @@ class KeptRules {
 
  private:
   RuleBook fold(const Changes& file, const RuleLog& log, Restored* told) const;
-  // Rules of the file, which was checked when it was read.
-  Result<Changes> read_file(const Texts& file) const;
+  Changes all_in_full(Changes changes) const;
   // The rules of a book that the heads can have now.
   RuleBook possible(const RuleBook& book) const;
   // Recomputes both books and applies these changes.

@@ -20,12 +20,15 @@ constexpr Instant kNow{};
 struct KeptRulesTest : testing::Test {
   KeptRulesTest() {
     EXPECT_TRUE(write_nrs_policies(target, "tbf jobid", {}));
-    EXPECT_TRUE(
-        rules.begin({"start file jobid={f} rate=1"}, {"start line jobid={l} rate=2"}, kNow));
+    EXPECT_TRUE(rules.begin({rule("start file jobid={f} rate=1")},
+                            {rule("start line jobid={l} rate=2")}, kNow));
   }
-  std::errc keep(const char* command) { return code(rules.apply(command, Keeping::kKept, kNow)); }
+  static RuleChange rule(const char* text) { return parse_rule(text).value(); }
+  std::errc keep(const char* command) {
+    return code(rules.apply(rule(command), Keeping::kKept, kNow));
+  }
   std::errc set(const char* command) {
-    return code(rules.apply(command, Keeping::kTemporary, kNow));
+    return code(rules.apply(rule(command), Keeping::kTemporary, kNow));
   }
   KeptRules::PolicySwitch policy(const char* text) {
     const auto started = rules.start_policy(text, kNow);
@@ -127,17 +130,18 @@ TEST_F(KeptRulesTest, WhatIsKeptDoesNotDependOnWhatIsNot) {
 
 TEST_F(KeptRulesTest, ForgottenCommandsAreTemporary) {
   keep("start kept jobid={k} rate=3");
-  rules.forget("start kept jobid={k} rate=3");
+  rules.forget(rule("start kept jobid={k} rate=3"));
   EXPECT_EQ(list(), "kept:3 line:2 file:1 default:10000 ") << "until the end";
   EXPECT_EQ(policy("fifo").gone, Texts{"kept"});
 }
 
 TEST_F(KeptRulesTest, RestoredStartsGiveWayToTheFile) {
-  const auto told = rules.restore({"start file jobid={other} rate=50", "change line rate=20",
-                                   "change nobody rate=1", "start new jobid={n} rate=3 rank=gone"},
-                                  kNow);
+  const auto told =
+      rules.restore({rule("start file jobid={other} rate=50"), rule("change line rate=20"),
+                     rule("change nobody rate=1"), rule("start new jobid={n} rate=3 rank=gone")},
+                    kNow);
   EXPECT_EQ(list(), "new:3 line:20 file:1 default:10000 ");
-  EXPECT_EQ(told.conflicts, Texts{"start file jobid={other} rate=50"});
+  EXPECT_EQ(print_all(told.conflicts), Texts{"start file jobid={other} rate=50"});
   EXPECT_EQ(told.mistakes.size(), 2U);
   keep("stop file");
   EXPECT_EQ(rules.kept(), rules.running());

@@ -22,6 +22,7 @@
 #include "weir/base/units.h"
 #include "weir/host/holder.h"
 #include "weir/host/machine.h"
+#include "weir/serve/source_ports.h"
 
 namespace weir::serve {
 namespace {
@@ -34,6 +35,10 @@ constexpr int kSocketKind = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
 // holder it waits this long, since TCP does not say whether it runs.
 constexpr std::chrono::milliseconds kInUse{1000};
 constexpr long kUnknownHolder = 1;  // init, which always runs
+
+constexpr const char* kTransparentHint =
+    "addresses of clients need CAP_NET_ADMIN: start as root, or with "
+    "AmbientCapabilities=CAP_NET_ADMIN of systemd";
 
 // Whether it is a stale socket of a server: other files must not be removed, nor a socket whose
 // server is only busy.
@@ -119,6 +124,9 @@ Result<host::Fd> listen_tcp(ListenAddress& address) {
   const int off = 0;
   setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (address.host.empty()) setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  if (address.is_transparent && !set_transparent(fd.get(), name.ss_family)) {
+    return fail_errno(errno, where, kTransparentHint);
+  }
   if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&name), size) != 0) {
     return fail_errno(errno, where,
                       errno == EADDRINUSE ? "another server listens there; use another port" : "");
@@ -150,6 +158,32 @@ Result<host::Fd> listen_on(ListenAddress& address) {
       },
       print_listen(address), kInUse);
   return *std::move(socket);
+}
+
+bool set_transparent(int socket, int family) {
+  const int on = 1;
+  const bool is_six = family == AF_INET6;
+  return setsockopt(socket, is_six ? IPPROTO_IPV6 : IPPROTO_IP,
+                    is_six ? IPV6_TRANSPARENT : IP_TRANSPARENT, &on, sizeof on) == 0;
+}
+
+Result<void> check_source(SourceMode mode) {
+  if (mode == SourceMode::kAny) return {};
+  const std::string where = "source " + print_source(mode);
+  const host::Fd probe(socket(AF_INET, kSocketKind, 0));
+  if (!probe.is_open()) return fail_errno(errno, where);
+  if (mode == SourceMode::kClient) {
+    if (set_transparent(probe.get(), AF_INET)) return {};
+    return fail_errno(errno, where, kTransparentHint);
+  }
+  sockaddr_in name{};
+  name.sin_family = AF_INET;
+  name.sin_port = htons(SourcePorts::kLast);
+  if (bind(probe.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) == 0) return {};
+  if (errno == EADDRINUSE) return {};
+  return fail_errno(errno, where,
+                    "reserved ports need CAP_NET_BIND_SERVICE: start as root, or with "
+                    "AmbientCapabilities=CAP_NET_BIND_SERVICE of systemd");
 }
 
 Result<std::uint32_t> room_for_connections(std::uint32_t wanted, std::uint32_t others) {

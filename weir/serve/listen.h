@@ -20,6 +20,12 @@ namespace weir::serve {
 // in use, tries again for a second: the server that has it may just have been killed.
 Result<host::Fd> listen_on(ListenAddress& address);
 
+// Lets a socket of this family use addresses of other machines. False, and errno is set: it needs
+// CAP_NET_ADMIN.
+bool set_transparent(int socket, int family);
+// EACCES or EPERM if this process may not use such sources.
+Result<void> check_source(SourceMode mode);
+
 // The number of connections that the limit of open files allows beside `others`, up to `wanted`;
 // raises the soft limit as far as possible. EMFILE if it allows none.
 Result<std::uint32_t> room_for_connections(std::uint32_t wanted, std::uint32_t others);

@@ -259,6 +259,36 @@ Result<host::IoChoice> parse_io(std::string_view text) {
   return refuse(text, "is not a way to do I/O", "expected auto, uring or epoll");
 }
 
+Result<RelayPorts> parse_relay(std::string_view text) {
+  const std::size_t colon = text.find(':');
+  const auto listen = read_decimal(text.substr(0, colon));
+  const auto server =
+      colon == std::string_view::npos ? listen : read_decimal(text.substr(colon + 1));
+  if (!listen || *listen > UINT16_MAX || !server || *server == 0 || *server > UINT16_MAX) {
+    return refuse(text, "is not a port", "expected PORT or PORT:SERVER_PORT, such as 20048");
+  }
+  return RelayPorts{static_cast<std::uint16_t>(*listen), static_cast<std::uint16_t>(*server)};
+}
+
+Result<SourceMode> parse_source(std::string_view text) {
+  for (const SourceMode mode : {SourceMode::kAny, SourceMode::kReserved, SourceMode::kClient}) {
+    if (text == print_source(mode)) return mode;
+  }
+  return refuse(text, "is not a source", "expected any, reserved or client");
+}
+
+std::string print_source(SourceMode mode) {
+  switch (mode) {
+    case SourceMode::kAny:
+      return "any";
+    case SourceMode::kReserved:
+      return "reserved";
+    case SourceMode::kClient:
+      break;
+  }
+  return "client";
+}
+
 Result<std::uint32_t> parse_threads(std::string_view text) {
   if (text == "auto") return kThreadsAuto;
   const auto count = read_decimal(text);
@@ -473,11 +503,10 @@ Result<void> check_cluster(const ServeOptions& options) {
   }
   for (const ServiceOptions& service : options.services) {
     for (const auto* const rules : {&service.rules, &service.more_rules}) {
-      for (const std::string& rule : *rules) {
-        const auto change = parse_rule(rule);
-        if (!change || change->keys.scope != Scope::kCluster) continue;
-        return fail(std::errc::invalid_argument, "rule " + quote(rule), "is a rule of the cluster",
-                    "start it with: weir cluster rule start");
+      for (const RuleChange& rule : *rules) {
+        if (rule.keys.scope != Scope::kCluster) continue;
+        return fail(std::errc::invalid_argument, "rule " + quote(print(rule)),
+                    "is a rule of the cluster", "start it with: weir cluster rule start");
       }
     }
   }
@@ -507,9 +536,7 @@ Result<void> check_lock(const LockOptions& lock, const std::vector<NodemapOption
   options.gate.nodemaps = nodemaps_named(std::move(names));
   Target trial(options, Instant{});
   if (auto written = write_nrs_policies(trial, lock.policy, Instant{}); !written) return written;
-  const auto rules = trial.read_rules(lock.rules);
-  if (!rules) return tl::unexpected(rules.error());
-  return trial.check_rules(*rules);
+  return trial.check_rules(lock.rules);
 }
 
 }  // namespace
@@ -526,6 +553,12 @@ Result<void> check(const ServeOptions& options) {
   if (!options.nfs.empty() && options.threads > 1) {
     return fail(std::errc::invalid_argument, "threads", "an NFS gateway uses one thread",
                 "set threads = 1 or \"auto\", or run weir nfs beside weir serve");
+  }
+  for (const NfsOptions& one : options.nfs) {
+    if (one.source == SourceMode::kAny || options.user.empty()) continue;
+    return fail(std::errc::invalid_argument, "source " + print_source(one.source),
+                "cannot be combined with user, which gives up the privileges it needs",
+                "omit user, or start as that user with AmbientCapabilities of systemd");
   }
   for (const ListenAddress& one : options.listen) {
     if (one.protocol.empty()) continue;

@@ -29,6 +29,7 @@
 #include "weir/base/time.h"
 #include "weir/classify/limits.h"
 #include "weir/classify/nid.h"
+#include "weir/classify/rule_spec.h"
 #include "weir/host/io_loop.h"
 #include "weir/lock/server.h"
 #include "weir/target/device_capacity.h"
@@ -67,6 +68,8 @@ struct ListenAddress {
   std::uint16_t port = kDefaultPort;
   std::string path = {};      // of kUnix
   std::string protocol = {};  // as in protocol.h; empty: the standard one
+  // Also accepts connections to addresses of other machines that are routed to this one.
+  bool is_transparent = false;
 
   bool operator==(const ListenAddress&) const = default;
 };
@@ -136,9 +139,10 @@ Result<std::uint32_t> parse_slots(std::string_view text);
 
 struct ServiceOptions {
   std::string name{kDefaultService};
-  std::string policy = "tbf jobid";          // as written to nrs_policies
-  std::vector<std::string> rules;            // as written to nrs_tbf_rule, in this order
-  std::vector<std::string> more_rules = {};  // from the command line, after those of the file
+  std::string policy = "tbf jobid";         // as written to nrs_policies
+  std::vector<std::string> tunables = {};   // of the policy: "quantum=8"
+  std::vector<RuleChange> rules;            // in this order
+  std::vector<RuleChange> more_rules = {};  // from the command line, after those of the file
   Adaptive adaptive = Adaptive::kOn;
   Capacity capacity;
   std::optional<std::uint32_t> slots;  // none: kSlotsDefault, or that of a gateway
@@ -271,12 +275,32 @@ struct LockOptions {
   std::optional<ListenAddress> listen;  // none: no lock service
   std::string state_file;               // state that must survive restarts; required
   lock::ServerOptions server = server_defaults();
-  std::string policy = "fifo";       // of its Gate, as written to nrs_policies
-  std::vector<std::string> rules{};  // as written to nrs_tbf_rule
+  std::string policy = "fifo";  // of its Gate, as written to nrs_policies
+  std::vector<RuleChange> rules{};
   bool insecure = false;  // do not warn about plain text on the network, see plain_text.h
 
   bool operator==(const LockOptions&) const = default;
 };
+
+// Which source address and port the server of a gateway sees.
+enum class SourceMode : std::uint8_t {
+  kAny,       // of this machine
+  kReserved,  // of this machine, a port below 1024
+  kClient,    // of the client
+};
+// any | reserved | client
+Result<SourceMode> parse_source(std::string_view text);
+std::string print_source(SourceMode mode);
+
+// A port on which a gateway forwards a protocol beside NFS.
+struct RelayPorts {
+  std::uint16_t listen = 0;  // 0: a free one
+  std::uint16_t server = 0;
+
+  bool operator==(const RelayPorts&) const = default;
+};
+// PORT | PORT:SERVER_PORT
+Result<RelayPorts> parse_relay(std::string_view text);
 
 // A gateway to an NFS server (docs/design/nfs.md).
 struct NfsOptions {
@@ -294,6 +318,15 @@ struct NfsOptions {
   std::string service{kDefaultService};
   // Calls of a session that would wait longer are answered NFS4ERR_DELAY.
   Nanoseconds max_wait = std::chrono::seconds{10};
+  std::optional<RelayPorts> mount;
+  std::optional<RelayPorts> lock;    // NLM
+  std::optional<RelayPorts> status;  // NSM
+  std::optional<RelayPorts> portmap;
+  // Whether a client may use TLS with the server. Then its users are not visible.
+  bool passes_tls = false;
+  SourceMode source = SourceMode::kAny;
+  bool sends_proxy = false;              // a PROXY header precedes each connection to the server
+  std::optional<NidList> accepts_proxy;  // clients that have to send one, and no others may
 
   bool operator==(const NfsOptions&) const = default;
 };

@@ -205,6 +205,7 @@ Result<void> Server::open_services() {
     if (!service) return tl::unexpected(service.error());
     context_.services.push_back(std::move(*service));
   }
+  if (auto checked = check_groups(options_.groups, context_.services); !checked) return checked;
   if (auto opened = open_exports(); !opened) return opened;
   auto jobs = load_jobs(options_.jobs_file, options_.jobs);
   if (!jobs) return tl::unexpected(jobs.error());

@@ -196,7 +196,7 @@ class Server {
   void between_turns();
   // Calls the function while no other loop is inside a Target.
   template <class Function>
-  void alone(Function function);
+  void alone(Function function) ABSL_NO_THREAD_SAFETY_ANALYSIS;  // locks a list of locks
   void run_commands();
   void close_commands();
   Instant guest_wakes_at() const;

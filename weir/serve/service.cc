@@ -16,6 +16,7 @@
 #include "weir/base/quote.h"
 #include "weir/classify/number.h"
 #include "weir/host/fd.h"
+#include "weir/schedule/policy_kinds.h"
 #include "weir/serve/target_port.h"
 #include "weir/target/nrs_text.h"
 
@@ -37,6 +38,7 @@ TraceTarget describe(const ServiceOptions& options, const std::vector<NodemapOpt
   target.gate.rules.classes_max = options.classes;
   target.jobs_max = options.classes;
   target.gate.rules.watched_queues = kWatchedQueues;
+  target.timed_jobs_max = kTimedJobs;
   target.nodes_by_clients = unknown_jobs == UnknownJobs::kClients;
   described.nodemaps.reserve(nodemaps.size());
   for (const NodemapOptions& nodemap : nodemaps) described.nodemaps.push_back(nodemap.name);
@@ -112,6 +114,18 @@ Decision Service::next(Instant now) {
   return turn_ends < decision.until() ? Decision::wait_until(turn_ends) : decision;
 }
 
+Result<void> check_groups(const GroupsOptions& groups,
+                          const std::vector<std::unique_ptr<Service>>& services) {
+  if (groups.groups.empty() || services.empty()) return {};
+  for (const auto& service : services) {
+    if (service->target.rules(Head::kRegular) != nullptr) return {};
+  }
+  return fail(std::errc::invalid_argument, "groups",
+              fmt::format("policy {} does not support groups of clients",
+                          quote(services.front()->target.policy(Head::kRegular).name())),
+              fmt::format("use policy {}, or remove the groups", policies_with_rules()));
+}
+
 Result<std::unique_ptr<Service>> open_service(const ServiceOptions& options,
                                               const std::vector<NodemapOptions>& nodemaps,
                                               UnknownJobs unknown_jobs, const GroupsOptions& groups,
@@ -130,6 +144,10 @@ Result<std::unique_ptr<Service>> open_service(const ServiceOptions& options,
     error.where = "policy " + quote(options.policy);
     return tl::unexpected(error);
   }
+  for (const std::string& text : options.tunables) {
+    auto set = set_tunable(service->target, options.policy, text, now);
+    if (!set) return tl::unexpected(set.error());
+  }
   if (auto begun = service->rules.begin(options.rules, options.more_rules, now); !begun) {
     return tl::unexpected(begun.error());
   }
@@ -140,12 +158,14 @@ Result<std::unique_ptr<Service>> open_service(const ServiceOptions& options,
 }
 
 Result<void> try_services(const ServeOptions& options) {
+  std::vector<std::unique_ptr<Service>> services;
   for (const ServiceOptions& one : options.services) {
-    const auto tried =
+    auto tried =
         open_service(one, options.nodemaps, options.unknown_jobs, options.groups, Instant{});
     if (!tried) return tl::unexpected(tried.error());
+    services.push_back(std::move(*tried));
   }
-  return {};
+  return check_groups(options.groups, services);
 }
 
 Result<std::unique_ptr<ServedExport>> open_export(const ExportOptions& options, Service& service,

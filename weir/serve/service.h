@@ -117,6 +117,9 @@ Result<std::unique_ptr<Service>> open_service(const ServiceOptions& options,
                                               UnknownJobs unknown_jobs, const GroupsOptions& groups,
                                               Instant now, TraceFile* trace = nullptr,
                                               Standing standing = Standing::kAlone);
+// EINVAL: there are groups, and no service has a policy that supports them.
+Result<void> check_groups(const GroupsOptions& groups,
+                          const std::vector<std::unique_ptr<Service>>& services);
 // The error of the first service that could not be opened; opens none permanently.
 Result<void> try_services(const ServeOptions& options);
 Result<std::unique_ptr<ServedExport>> open_export(const ExportOptions& options, Service& service,

@@ -33,7 +33,7 @@ TEST(Jobs, WhatIsNoFileIsRefused) {
 TEST(Service, RulesMayNameNodemaps) {
   ServiceOptions options;
   options.policy = "tbf nodemap";
-  options.rules = {"start a nodemap={site} rate=5"};
+  options.rules = {parse_rule("start a nodemap={site} rate=5").value()};
   std::vector<NodemapOptions> nodemaps;
   EXPECT_FALSE(open_service(options, nodemaps, UnknownJobs::kOne, {}, instant_at(0)));
   nodemaps.push_back({"site", *NidList::parse("10.*.*.*@tcp")});
@@ -141,9 +141,9 @@ TEST(Service, RecordsOfLendingAreKeptForAsManyJobsAsThereAreClasses) {
 TEST(Service, PoliciesAndRulesAreTried) {
   ServeOptions options;
   ServiceOptions& service = options.services.emplace_back();
-  service.rules = {"start a jobid={x} rate=5"};
+  service.rules = {parse_rule("start a jobid={x} rate=5").value()};
   EXPECT_TRUE(try_services(options));
-  service.rules.emplace_back("start a jobid={y} rate=5");
+  service.rules.push_back(parse_rule("start a jobid={y} rate=5").value());
   EXPECT_EQ(try_services(options).error().where, "rule 'start a jobid={y} rate=5'");
   service.rules.pop_back();
   service.policy = "fifo";
@@ -152,13 +152,48 @@ TEST(Service, PoliciesAndRulesAreTried) {
   EXPECT_EQ(try_services(options).error().where, "policy 'nonsense'");
 }
 
+TEST(Service, GroupsNeedAPolicyThatSupportsThem) {
+  ServeOptions options;
+  ServiceOptions& first = options.services.emplace_back();
+  options.groups.groups.push_back({.name = "one",
+                                   .nids = *NidList::parse("10.0.0.1@tcp"),
+                                   .nids_text = "10.0.0.1@tcp",
+                                   .length = {}});
+  EXPECT_TRUE(try_services(options));
+  first.policy = "crrn";
+  const auto refused = try_services(options);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message(),
+            "groups: policy 'crrn' does not support groups of clients; use policy tbf, or remove "
+            "the groups");
+  options.services.emplace_back().name = "other";
+  EXPECT_TRUE(try_services(options)) << "they take turns at the other service";
+}
+
+TEST(Service, TunablesOfThePolicyAreSetOrNamed) {
+  ServiceOptions options;
+  options.policy = "crrn";
+  options.tunables = {"quantum=5"};
+  const auto opened = open_service(options, {}, UnknownJobs::kOne, {}, instant_at(0));
+  ASSERT_TRUE(opened);
+  EXPECT_EQ((*opened)->target.policy(Head::kRegular).tunable("quantum"), 5U);
+  EXPECT_EQ((*opened)->target.policy(Head::kHigh).tunable("quantum"), 5U);
+  for (const char* const wrong : {"quantum=0", "quantum", "=5", "quantom=5", "quantum=5 6"}) {
+    options.tunables = {wrong};
+    const auto refused = open_service(options, {}, UnknownJobs::kOne, {}, instant_at(0));
+    ASSERT_FALSE(refused) << wrong;
+    EXPECT_EQ(refused.error().code, std::errc::invalid_argument) << wrong;
+    EXPECT_EQ(refused.error().where, "tunable '" + std::string(wrong) + "' of policy 'crrn'");
+  }
+}
+
 TEST(Service, AMistakeNamesThePolicyOrTheRule) {
   ServiceOptions options;
   options.policy = "nonsense";
   EXPECT_EQ(open_service(options, {}, UnknownJobs::kOne, {}, instant_at(0)).error().where,
             "policy 'nonsense'");
   options.policy = "tbf jobid";
-  options.rules = {"start a jobid={x} rate=0"};
+  options.rules = {start_of({.name = "a", .conds = "jobid={x}", .keys = {.rate = 0}})};
   const auto refused = open_service(options, {}, UnknownJobs::kOne, {}, instant_at(0));
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().where.rfind("rule 'start a jobid={x} rate=0'", 0), 0U)

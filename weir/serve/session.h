@@ -26,11 +26,12 @@
 // logged, its connection is closed, and no other connection is affected (session_check.h).
 //
 // Gateways. The session of a protocol that forwards requests to another server (is_gateway of its
-// ProtocolKind) calls SessionPort::connect() in greet() and answers nothing itself: it appends
-// bytes to to_server() when a request is performed, gets those of the server by from_server(), and
-// appends bytes for the client to to_client(). SessionPort::answer() with is_forwarded then ends
-// the request. Bytes that it holds beyond kHeldFree are charged with SessionPort::hold(); if that
-// fails, next() returns kNoRoom and is called again with the same bytes when there may be room.
+// ProtocolKind) calls SessionPort::connect() before it is open and answers nothing itself: it
+// appends bytes to to_server() when a request is performed, gets those of the server by
+// from_server(), and appends bytes for the client to to_client(). SessionPort::answer() with
+// is_forwarded then ends the request. Bytes that it holds beyond kHeldFree are charged with
+// SessionPort::hold(); if that fails, next() returns kNoRoom and is called again with the same
+// bytes when there may be room.
 //
 // All calls are made on the connection's loop. The session ends with its connection, when none of
 // its requests is in progress.
@@ -54,6 +55,7 @@
 #include "weir/serve/claims.h"
 #include "weir/serve/io_request.h"
 #include "weir/serve/options.h"
+#include "weir/serve/proxy_header.h"
 #include "weir/serve/store.h"
 #include "weir/serve/upstream.h"
 
@@ -115,8 +117,14 @@ class SessionPort {
   // a charge.
   static constexpr std::size_t kHeldFree = std::size_t{32} << 10;
 
-  // Connects to the server; Session::server_ended() is called if that fails. Once, in greet().
-  virtual void connect(const ServerAddress& /*server*/) {}
+  // The addresses of the connection of the client.
+  virtual Ends ends() const { return {}; }
+  // A proxy that may name the addresses of its clients has done so: identify() returns the identity
+  // of that client from now on.
+  virtual void set_ends(const Ends& /*ends*/) {}
+  // Connects to the server; Session::server_ended() is called if that fails. Once, in greet() or
+  // negotiate().
+  virtual void connect(const ServerAddress& /*server*/, const UpstreamSource& /*source*/) {}
   // There are bytes in to_client() or to_server(), or from_server() may be called again.
   virtual void transfer() {}
   // Charges this much memory to the connection. False: there is not enough.

@@ -10,6 +10,7 @@
 // except that the owner itself must not call it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string_view>
@@ -21,6 +22,8 @@ namespace weir::serve {
 
 // Number of queues of a Target whose waits are measured by cause, for weir explain.
 inline constexpr std::uint16_t kWatchedQueues = 1024;
+// Jobs of a service with histograms of their own: two KiB each.
+inline constexpr std::size_t kTimedJobs = 1024;
 
 class TargetPort {
  public:

@@ -5,12 +5,15 @@
 #include <cerrno>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 
 #include "weir/base/assert.h"
+#include "weir/serve/listen.h"
+#include "weir/serve/proxy_header.h"
 
 namespace weir::serve {
 namespace {
@@ -30,27 +33,106 @@ void tune(int socket) {
   set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, 120'000);
 }
 
+// This port of any address of the machine.
+sockaddr_storage any_address(const ServerAddress& server, std::uint16_t port) {
+  sockaddr_storage address{};
+  address.ss_family = server.address.ss_family;
+  set_port(address, port);
+  return address;
+}
+
+constexpr int kNoPort = -1;  // instead of an errno value
+
+// The port is used by another connection to the same server, or by another program.
+bool is_taken(int error) { return error == EADDRINUSE || error == EADDRNOTAVAIL; }
+
 }  // namespace
 
 Upstream::~Upstream() {
   WEIR_ASSERT(is_over());
   if (socket_.is_open()) context_.io->forget(socket_.get());
+  give_back_port();
 }
 
-void Upstream::connect(const ServerAddress& address) {
+void Upstream::connect(const ServerAddress& address, const UpstreamSource& source) {
   receive_.upstream = send_.upstream = this;
   receive_.done = received;
   send_.done = sent;
   server_ = address.text;
-  socket_ = host::Fd(
-      socket(address.address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
-  if (!socket_.is_open()) return fail(errno);
-  tune(socket_.get());
-  const int done =
-      ::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address.address), address.size);
-  if (done != 0 && errno != EINPROGRESS) return fail(errno);
+  ports_ = source.ports;
+  if (const int error = begin(address, source); error != 0) return fail(error);
+  if (ports_ != nullptr) {
+    sockaddr_storage own{};
+    socklen_t size = sizeof own;
+    getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&own), &size);
+    ports_->used(source_key(source.client), port_of(own));
+  }
   send_.is_pending = true;
   context_.io->poll_room(socket_.get(), send_);
+}
+
+int Upstream::begin(const ServerAddress& address, const UpstreamSource& source) {
+  switch (source.mode) {
+    case SourceMode::kAny:
+      break;
+    case SourceMode::kReserved:
+      return begin_reserved(address, source_key(source.client));
+    case SourceMode::kClient:
+      return begin_as_client(address, source.client);
+  }
+  const std::uint16_t last = ports_ == nullptr ? 0 : ports_->last_of(source_key(source.client));
+  return begin_from_last(address, last);
+}
+
+int Upstream::begin_from_last(const ServerAddress& address, std::uint16_t last) {
+  const sockaddr_storage from = any_address(address, last);
+  if (last != 0 && try_from(address, &from, false) == 0) return 0;
+  return try_from(address, nullptr, false);
+}
+
+int Upstream::begin_reserved(const ServerAddress& address, std::uint64_t client) {
+  std::vector<std::uint16_t> failed;
+  int error = EADDRNOTAVAIL;
+  while (is_taken(error)) {
+    taken_port_ = ports_->take(client);
+    if (taken_port_ == 0) break;
+    const sockaddr_storage from = any_address(address, taken_port_);
+    error = try_from(address, &from, false);
+    if (error != 0) failed.push_back(std::exchange(taken_port_, 0));
+  }
+  for (const std::uint16_t port : failed) ports_->give_back(port);
+  return is_taken(error) ? kNoPort : error;
+}
+
+// With the port of the client too, unless it is taken.
+int Upstream::begin_as_client(const ServerAddress& address, const sockaddr_storage& client) {
+  sockaddr_storage from = unmapped(client);
+  if (from.ss_family != address.address.ss_family) return EAFNOSUPPORT;
+  const int error = try_from(address, &from, true);
+  if (!is_taken(error)) return error;
+  set_port(from, 0);
+  return try_from(address, &from, true);
+}
+
+int Upstream::try_from(const ServerAddress& address, const sockaddr_storage* from,
+                       bool is_transparent) {
+  const int family = address.address.ss_family;
+  socket_ = host::Fd(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
+  if (!socket_.is_open()) return errno;
+  tune(socket_.get());
+  if (is_transparent && !set_transparent(socket_.get(), family)) return errno;
+  if (from != nullptr) {
+    set_option(socket_.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+    const auto* const name = reinterpret_cast<const sockaddr*>(from);
+    if (bind(socket_.get(), name, size_of(*from)) != 0) return errno;
+  }
+  const int done =
+      ::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address.address), address.size);
+  return done == 0 || errno == EINPROGRESS ? 0 : errno;
+}
+
+void Upstream::give_back_port() {
+  if (taken_port_ != 0) ports_->give_back(std::exchange(taken_port_, 0));
 }
 
 void Upstream::connected() {
@@ -109,9 +191,13 @@ void Upstream::fail(int error) {
   if (std::exchange(is_told_, true)) return;
   const std::string_view what =
       state_ == State::kConnecting ? "cannot be reached" : "has closed the connection";
-  owner_.upstream_ended(error == 0 ? fmt::format("server {} {}", server_, what)
-                                   : fmt::format("server {} {}: {}", server_, what,
-                                                 std::generic_category().message(error)));
+  std::string text = fmt::format("server {} {}", server_, what);
+  if (error == kNoPort) {
+    text += ": all reserved source ports are in use";
+  } else if (error != 0) {
+    text += ": " + std::generic_category().message(error);
+  }
+  owner_.upstream_ended(text);
 }
 
 void Upstream::close() {
@@ -133,6 +219,7 @@ void Upstream::settle() {
     context_.io->forget(socket_.get());
     socket_ = host::Fd();
   }
+  give_back_port();
   owner_.upstream_over();
 }
 

@@ -3,10 +3,13 @@
 // The connection of a gateway to its server: one for each client, made when the client connects and
 // closed when it leaves. Only sockets are handled here; the bytes are the session's (session.h).
 //
-//   upstream.connect(address, out)      received(), room() and ended() of the owner follow
+//   upstream.connect(address, source)   received(), room() and ended() of the owner follow
 //   upstream.flush()                    sends what is in `out`
 //   upstream.receive()                  asks for more bytes; one received() or ended() follows
 //   upstream.close()                    with a reset, so that its port can be used again at once
+//
+// The server sees the address that UpstreamSource names. A connection uses the source port of its
+// predecessor if that is free (source_ports.h).
 //
 // ended() is called at most once, and not after close(). It must live until is_over(): the kernel
 // may still use the memory of this object and of `out`. One thread.
@@ -24,6 +27,8 @@
 #include "weir/host/io_loop.h"
 #include "weir/serve/byte_queue.h"
 #include "weir/serve/loop_context.h"
+#include "weir/serve/options.h"
+#include "weir/serve/source_ports.h"
 
 namespace weir::serve {
 
@@ -32,6 +37,13 @@ struct ServerAddress {
   sockaddr_storage address{};
   socklen_t size = 0;
   std::string text;  // as it was given, for messages
+};
+
+// Where a connection to the server comes from.
+struct UpstreamSource {
+  SourceMode mode = SourceMode::kAny;
+  sockaddr_storage client{};     // for kClient, and for the port
+  SourcePorts* ports = nullptr;  // outlives the connection; nullptr only with kAny
 };
 
 class Upstream {
@@ -58,7 +70,7 @@ class Upstream {
   Upstream& operator=(const Upstream&) = delete;
 
   // ended() follows if it fails.
-  void connect(const ServerAddress& address);
+  void connect(const ServerAddress& address, const UpstreamSource& source);
   void flush();
   void receive();
   void close();
@@ -73,8 +85,15 @@ class Upstream {
 
   static void received(host::Operation& io, const host::Completion& completion);
   static void sent(host::Operation& io, const host::Completion& completion);
+  // These return an errno value, 0 if the connection is being made.
+  int begin(const ServerAddress& address, const UpstreamSource& source);
+  int begin_from_last(const ServerAddress& address, std::uint16_t last);
+  int begin_reserved(const ServerAddress& address, std::uint64_t client);
+  int begin_as_client(const ServerAddress& address, const sockaddr_storage& client);
+  int try_from(const ServerAddress& address, const sockaddr_storage* from, bool is_transparent);
   void connected();
   void fail(int error);
+  void give_back_port();
   void settle();
 
   LoopContext& context_;
@@ -83,6 +102,8 @@ class Upstream {
   host::Fd socket_;
   State state_ = State::kConnecting;
   bool is_told_ = false;  // ended() was called
+  SourcePorts* ports_ = nullptr;
+  std::uint16_t taken_port_ = 0;  // of ports_
   std::string server_;
   Io receive_;
   Io send_;  // also: until it is connected

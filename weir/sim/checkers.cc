@@ -58,6 +58,42 @@ RecordCheck::RecordCheck(const PeriodReport& report) {
   }
 }
 
+// ---- reservations ----
+
+namespace {
+
+constexpr Nanoseconds kReserveWindow = std::chrono::seconds{1};
+
+}  // namespace
+
+ReserveCheck::ReserveCheck(Rate rate, Tokens largest)
+    : least_(tokens_in(rate, kReserveWindow * 99 / 100)) {
+  least_ -= std::min(least_, largest);
+}
+
+bool ReserveCheck::check(Instant now) {
+  bool enough = true;
+  while (!begins_.empty() && now - begins_.front().at > kReserveWindow) {
+    enough = enough && served_ - begins_.front().served >= least_;
+    begins_.pop_front();
+  }
+  return enough;
+}
+
+bool ReserveCheck::arrive(Instant now) {
+  const bool enough = check(now);
+  if (waiting_++ == 0) begins_.push_back({now, served_});
+  return enough;
+}
+
+bool ReserveCheck::dispatch(Tokens cost, Instant now) {
+  const bool enough = check(now);
+  served_ += cost;
+  begins_.push_back({now, served_});
+  if (waiting_ > 0 && --waiting_ == 0) begins_.clear();
+  return enough;
+}
+
 // ---- order ----
 
 OrderCheck::Fault OrderCheck::dispatch(std::size_t lane, std::uint64_t number) {
@@ -90,6 +126,22 @@ Checkers::Checkers(std::string_view target, const Bounds& bounds, std::uint32_t 
   }
   if (bounds.whole) whole_.emplace(*bounds.whole);
   if (bounds.enough) enough_.emplace(*bounds.enough);
+  for (const auto& rate : bounds.reserves) {
+    reserves_.push_back(rate ? std::optional<ReserveCheck>({*rate, largest}) : std::nullopt);
+  }
+}
+
+ReserveCheck* Checkers::reserve_of(std::size_t job) {
+  return job < reserves_.size() && reserves_[job] ? &*reserves_[job] : nullptr;
+}
+
+void Checkers::miss_reserve(std::size_t job, Instant now) {
+  found(now, fmt::format("job {} got less than its reservation for a second", job + 1));
+}
+
+void Checkers::wait(std::size_t job, Instant now) {
+  ReserveCheck* const reserve = reserve_of(job);
+  if (reserve != nullptr && !reserve->arrive(now)) miss_reserve(job, now);
 }
 
 void Checkers::found(Instant at, std::string_view what) {
@@ -109,6 +161,8 @@ void Checkers::dispatch(std::size_t job, std::size_t lane, std::uint64_t number,
   }
   if (whole_ && !whole_->serve(cost, now)) found(now, "is above its capacity");
   if (enough_) enough_->serve(cost, now);
+  ReserveCheck* const reserve = reserve_of(job);
+  if (reserve != nullptr && !reserve->dispatch(cost, now)) miss_reserve(job, now);
 }
 
 void Checkers::complete(Instant now) {
@@ -133,6 +187,9 @@ void Checkers::period(const PeriodReport& report) {
 }
 
 void Checkers::end(std::uint64_t drained, Instant now) {
+  for (std::size_t job = 0; job < reserves_.size(); ++job) {
+    if (reserves_[job] && !reserves_[job]->check(now)) miss_reserve(job, now);
+  }
   if (drained != queued_ || order_.waiting() != queued_) {
     found(now,
           fmt::format("{} requests waited at the end and {} were dispatched", queued_, drained));

@@ -12,6 +12,8 @@
 //   limits           of each job and of the whole target: no window of time holds more than rate x
 //                    its length + depth
 //   records          of all jobs sum to 0 at the end of every period
+//   reservations     in every second in which a job with a reservation has requests waiting
+//                    throughout, it gets 99 % of it, less one request
 //
 // Each is a separate class with a test that makes it fail; Checkers has one of each for a target.
 // Findings are counted, and the first few are kept as text. Time is an argument.
@@ -19,6 +21,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -27,6 +30,7 @@
 #include "weir/adapt/period.h"
 #include "weir/base/job_id.h"
 #include "weir/base/quantity.h"
+#include "weir/base/rate.h"
 #include "weir/base/time.h"
 #include "weir/sim/contender.h"
 
@@ -71,6 +75,30 @@ class WindowCheck {
   bool started_ = false;
 };
 
+// Checks served requests against a reservation, over all windows of one second that begin with a
+// dispatch or with the first waiting request. Others hold at least as much.
+class ReserveCheck {
+ public:
+  // Reservations are checked with the largest request of the scenario.
+  ReserveCheck(Rate rate, Tokens largest);
+
+  // Each returns whether all windows that have ended by now hold enough. Call it in order of time.
+  bool arrive(Instant now);
+  bool dispatch(Tokens cost, Instant now);
+  bool check(Instant now);
+
+ private:
+  struct Begin {
+    Instant at;
+    Tokens served;  // before the window
+  };
+
+  Tokens least_;  // in a window
+  std::uint64_t waiting_ = 0;
+  Tokens served_{};
+  std::deque<Begin> begins_;  // of windows that have not ended, while requests wait
+};
+
 // The sum of the records of all jobs, and whether the records of active jobs agree.
 struct RecordCheck {
   std::int64_t sum = 0;
@@ -110,6 +138,8 @@ class Checkers {
     ++queued_;
     return order_.arrive(lane);
   }
+  // The request is of this job; only for reservations.
+  void wait(std::size_t job, Instant now);
   void dispatch(std::size_t job, std::size_t lane, std::uint64_t number, Tokens cost, Instant now);
   void complete(Instant now);
   // Another number of slots; requests beyond it finish.
@@ -122,6 +152,8 @@ class Checkers {
 
  private:
   void found(Instant at, std::string_view what);
+  ReserveCheck* reserve_of(std::size_t job);
+  void miss_reserve(std::size_t job, Instant now);
 
   std::string target_;
   Idling idling_;
@@ -130,6 +162,7 @@ class Checkers {
   std::vector<std::optional<WindowCheck>> jobs_;
   std::optional<WindowCheck> whole_;
   std::optional<WindowCheck> enough_;
+  std::vector<std::optional<ReserveCheck>> reserves_;
   OrderCheck order_;
   std::uint64_t queued_ = 0;
   std::uint64_t running_ = 0;

@@ -44,6 +44,39 @@ Bounds limited(std::uint64_t rate, std::uint64_t depth) {
           .idling = Idling::kAllowed};
 }
 
+// Of 10 a second 9.9, rounded down, less one: 8.
+TEST(ReserveCheck, EverySecondHoldsEnough) {
+  for (const int gap : {100, 125, 126}) {
+    ReserveCheck check(Rate::per_second(10), Tokens{1});
+    bool enough = true;
+    for (int i = 0; i < 100; ++i) enough = check.arrive(at_ms(0)) && enough;
+    for (int i = 1; i < 50; ++i) enough = check.dispatch(Tokens{1}, at_ms(i * gap)) && enough;
+    EXPECT_EQ(enough, gap <= 125) << gap;
+  }
+}
+
+TEST(ReserveCheck, OnlySecondsInWhichRequestsWaitCount) {
+  ReserveCheck check(Rate::per_second(10), Tokens{1});
+  EXPECT_TRUE(check.arrive(at_ms(0)));
+  EXPECT_TRUE(check.dispatch(Tokens{1}, at_ms(900)));
+  EXPECT_TRUE(check.check(at_ms(5000)));
+  EXPECT_TRUE(check.arrive(at_ms(5000)));
+  EXPECT_TRUE(check.check(at_ms(6000)));
+  EXPECT_FALSE(check.check(at_ms(6001)));
+}
+
+TEST(Checkers, FindAMissedReservation) {
+  Watched run({.jobs = {std::nullopt},
+               .whole = {},
+               .idling = Idling::kAllowed,
+               .reserves = {Rate::per_second(10)}});
+  run.arrive(1);
+  run.checkers.wait(0, at_ms(0));
+  run.dispatch(0, 1500);
+  EXPECT_EQ(run.last().substr(run.last().find(": ") + 2),
+            "ost0: job 1 got less than its reservation for a second");
+}
+
 TEST(Checkers, FindNothingInASoundRun) {
   Watched run({.jobs = {Limit{Rate::per_second(1000), Tokens{2}}},
                .whole = Limit{Rate::per_second(1000), Tokens{2}},

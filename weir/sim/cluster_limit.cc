@@ -48,7 +48,7 @@ class Traffic final : public ServerLoad {
         tally_(tally),
         target_(target_options(), instant_at(0)),
         gauge_(kRule, instant_at(0)) {
-    RuleSpec rule{.name = std::string(kRule), .conds = "jobid={*}"};
+    RuleSpec rule{.name = std::string(kRule), .conds = conds_for_all_jobs()};
     rule.keys.rate = static_cast<std::uint32_t>(spec.limit);
     rule.keys.by = FieldSet{};
     rule.keys.scope = Scope::kCluster;

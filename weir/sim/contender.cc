@@ -43,7 +43,7 @@ Result<void> fix_rates(const Scenario& scenario, const TargetSpec& spec, Stage& 
                   fmt::format("policy static would need a rate above {}", kRateMax),
                   "give a smaller capacity, or leave that policy out");
     }
-    RuleSpec rule{.name = fmt::format("s{}", i), .conds = fmt::format("jobid={{{}}}", job.name)};
+    RuleSpec rule{.name = fmt::format("s{}", i), .conds = conds_for_job(job.name)};
     if (in_bytes) {
       rule.keys.bps = Rate::per_second(rate);
       rule.keys.burst_bytes = Bytes{depth};
@@ -54,6 +54,27 @@ Result<void> fix_rates(const Scenario& scenario, const TargetSpec& spec, Stage& 
     }
     if (auto done = stage.target->apply_rule(start_of(std::move(rule)), now); !done) return done;
     stage.bounds.jobs[i] = Limit{Rate::per_second(rate), Tokens{depth}};
+  }
+  return {};
+}
+
+// Reservations without a limit. They may take more than the root has for up to a second, which is
+// made up for afterwards.
+Result<void> reserve(const Scenario& scenario, const TargetSpec& spec, Stage& stage, Instant now) {
+  const bool in_bytes = spec.cost.kind() == Cost::Kind::kBytes;
+  stage.bounds.reserves.resize(scenario.jobs.size());
+  for (std::size_t i = 0; i < scenario.jobs.size(); ++i) {
+    const JobSpec& job = scenario.jobs[i];
+    if (!job.reserve) continue;
+    RuleSpec rule{.name = fmt::format("s{}", i), .conds = conds_for_job(job.name)};
+    rule.keys.rate = kRateMax;
+    rule.keys.reserve = Reserve{*job.reserve, in_bytes};
+    if (!in_bytes) rule.keys.cost = spec.cost;
+    if (auto done = stage.target->apply_rule(start_of(std::move(rule)), now); !done) return done;
+    stage.bounds.reserves[i] = job.reserve;
+    if (stage.bounds.whole) {
+      stage.bounds.whole->depth += tokens_in(*job.reserve, std::chrono::seconds{1});
+    }
   }
   return {};
 }
@@ -125,6 +146,11 @@ Result<Stage> make_stage(Contender contender, const Scenario& scenario, const Ta
   for (const JobSpec& job : scenario.jobs) {
     if (auto set = stage.target->set_nodes(JobId(job.name), job.nodes, now); !set) {
       return tl::unexpected(set.error());
+    }
+  }
+  if (contender == Contender::kWeir || contender == Contender::kWfq) {
+    if (auto reserved = reserve(scenario, spec, stage, now); !reserved) {
+      return tl::unexpected(reserved.error());
     }
   }
   if (contender == Contender::kStatic) {

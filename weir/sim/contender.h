@@ -91,6 +91,9 @@ struct Bounds {
   std::optional<Limit> whole;                  // of all jobs together
   std::optional<Limit> enough = std::nullopt;  // of the same: below it no slot may idle
   Idling idling = Idling::kAllowed;
+  // What a job gets at least in every second in which it has requests waiting throughout, by the
+  // order of the scenario; empty: nothing.
+  std::vector<std::optional<Rate>> reserves = {};
 };
 
 struct Stage {

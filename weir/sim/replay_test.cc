@@ -193,11 +193,16 @@ class Server {
     if (&side == &sides_.back() && draw(2) == 0) return act_together(target);
     switch (draw(10)) {
       case 0:
-        (void)write_nrs_tbf_rule(target, "start r" + job + " jobid={" + job + "} rate=200", now_);
+        (void)write_nrs_tbf_rule(
+            target,
+            "start r" + job + " jobid={" + job + "} rate=200 reserve=" + std::to_string(draw(201)),
+            now_);
         break;
       case 1:
         (void)write_nrs_tbf_rule(target,
-                                 "change r" + job + " rate=" + std::to_string(draw(999) + 1), now_);
+                                 "change r" + job + " rate=" + std::to_string(draw(999) + 1) +
+                                     (draw(2) == 0 ? "" : " reserve=" + std::to_string(draw(500))),
+                                 now_);
         break;
       case 2:
         (void)write_nrs_tbf_rule(target, "stop r" + job, now_);
@@ -219,7 +224,7 @@ class Server {
         break;
       case 6:
         (void)write_nrs_policies(target, "crrn", {});
-        (void)write_nrs_crrn_quantum(target, "7", {});
+        (void)write_nrs_tunable(target, {"crrn", "quantum"}, "7", {});
         break;
       default:
         (void)write_nrs_policies(target, "tbf jobid", {});

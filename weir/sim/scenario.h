@@ -33,7 +33,7 @@
 
 namespace weir::sim {
 
-inline constexpr std::size_t kJobsMax = 1000;
+inline constexpr std::size_t kJobsMax = 2000;
 inline constexpr std::size_t kProcessesMax = 100'000;
 inline constexpr std::size_t kTargetsMax = 64;
 inline constexpr std::uint64_t kNodesMax = 1'000'000;
@@ -82,6 +82,9 @@ struct JobSpec {
   std::string name;
   std::string group;  // common name of jobs that were defined together; otherwise the name
   std::uint64_t nodes = 1;
+  // What the job gets before others on each target, under policies that have reservations: cost
+  // units per second.
+  std::optional<Rate> reserve = std::nullopt;
   std::vector<ProcessSpec> processes;
 };
 

@@ -585,6 +585,7 @@ class World {
     ++outcome_.jobs[job].arrived;
     ++queued_;
     device.scheduler.admit(flight, job, tell(device));
+    if (device.checkers) device.checkers->wait(job, device.counted);
     touch(device);
   }
 

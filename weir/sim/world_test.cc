@@ -40,6 +40,41 @@ Outcome outcome_of(const Scenario& scenario, Contender contender = Contender::kN
   return std::move(*outcome);
 }
 
+// Beside greedy jobs, on a device that serves 1000 a second.
+Scenario reserved(std::uint64_t rate) {
+  Scenario scenario;
+  scenario.length = seconds{10};
+  scenario.targets[0].store.slots = 16;
+  scenario.targets[0].store.service = {.base = milliseconds{15}};
+  add_job(scenario, "a", {{.window = 16}});
+  add_job(scenario, "idle", {{.window = 1, .start = seconds{9}}});
+  scenario.jobs[0].reserve = Rate::per_second(rate);
+  scenario.jobs[1].reserve = Rate::per_second(300);
+  for (int i = 0; i < 100; ++i) add_job(scenario, "g" + std::to_string(i), {{.window = 4}});
+  return scenario;
+}
+
+TEST(World, KeepsReservationsUnderOverload) {
+  const Outcome outcome = outcome_of(reserved(400), Contender::kWeir);
+  EXPECT_NEAR(static_cast<double>(outcome.jobs[0].served), 4000, 40);
+  EXPECT_GE(outcome.served, 9990U) << "what the other reservation does not use is not lost";
+}
+
+TEST(World, FindsAReservationThatTheDeviceCannotServe) {
+  Scenario scenario = reserved(400);
+  scenario.targets[0].store.service = {.base = milliseconds{50}};
+  scenario.jobs[0].processes[0].window = 64;  // more than are in service
+  const auto outcome = run(scenario, Contender::kWeir, {});
+  ASSERT_TRUE(outcome);
+  EXPECT_GT(outcome->findings, 0U);
+}
+
+TEST(World, RefusesAReservationAboveTheCapacity) {
+  const auto outcome = run(reserved(900), Contender::kWeir, {});
+  ASSERT_FALSE(outcome);
+  EXPECT_NE(outcome.error().message().find("90 % of the capacity"), std::string::npos);
+}
+
 TEST(World, ServesAContinuousProcessOneAfterTheOther) {
   Scenario scenario = exact(seconds{1});
   add_job(scenario, "a", {{.window = 3}});

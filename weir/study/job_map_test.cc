@@ -77,7 +77,7 @@ TEST(JobMap, KnowsTheJobsOfTheScenarioAndBoundsTheOthers) {
   for (int i = 0; i < 3000; ++i) {
     const std::string name = fmt::format("job{}", i);
     const auto found = map.find(request_of(WorkloadField::kJob, name), WorkloadFormat::kCsv);
-    EXPECT_EQ(found.is_overflow, i >= 998) << i;
+    EXPECT_EQ(found.is_overflow, i + 2 >= static_cast<int>(sim::kJobsMax)) << i;
   }
   EXPECT_EQ(map.jobs().size(), sim::kJobsMax);
   EXPECT_EQ(map.jobs()[0].nodes, 4U);

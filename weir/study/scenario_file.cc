@@ -80,23 +80,24 @@ void read_disturbance(const config::TomlTable& table, sim::StoreSpec& store) {
   store.disturbances.push_back(disturbance);
 }
 
-Rate read_capacity(const config::TomlTable& table, Cost cost) {
+// Cost units per second: 1000, or '256MiB/s' if they are bytes. REQUIRES: it is given.
+Rate read_rate(const config::TomlTable& table, std::string_view key, Cost cost) {
   const Rate without = Rate::per_second(1000);
-  const auto node = table.get("capacity");
-  if (!node) {
-    table.miss("capacity", "give what the target serves per second, such as 1000");
-    return without;
-  }
-  if (node->as<std::int64_t>() != nullptr) {
+  if (table.get(key)->as<std::int64_t>() != nullptr) {
     constexpr std::uint64_t kMost = 1'000'000'000'000;
-    return Rate::per_second(table.number("capacity", 1000, 1, kMost));
+    return Rate::per_second(table.number(key, 1000, 1, kMost));
   }
-  const std::string text = table.text("capacity", "1000");
+  const std::string text = table.text(key, "1000");
   const auto rate = cost.kind() == Cost::Kind::kBytes ? parse_bandwidth(text) : parse_rate(text);
   if (rate) return *rate;
-  table.refuse("capacity", "is not a rate above 0",
-               "expected 1000, or '256MiB/s' with cost = 'bytes'");
+  table.refuse(key, "is not a rate above 0", "expected 1000, or '256MiB/s' with cost = 'bytes'");
   return without;
+}
+
+Rate read_capacity(const config::TomlTable& table, Cost cost) {
+  if (table.has("capacity")) return read_rate(table, "capacity", cost);
+  table.miss("capacity", "give what the target serves per second, such as 1000");
+  return Rate::per_second(1000);
 }
 
 void read_service(const config::TomlTable& table, sim::ServiceTime& service) {
@@ -236,6 +237,10 @@ void read_job(const config::TomlTable& table, sim::Scenario& scenario) {
   if (job.name.empty()) table.miss("name");
   job.group = job.name;
   job.nodes = table.number("nodes", 1, 1, sim::kNodesMax);
+  if (table.has("reserve")) {
+    const Cost cost = scenario.targets.empty() ? Cost::op() : scenario.targets.front().cost;
+    job.reserve = read_rate(table, "reserve", cost);
+  }
   const std::uint32_t reads_percent = permille(table, "reads", 1000) / 10;
   table.each("process", [&](const config::TomlValue& one) {
     read_process(
@@ -350,9 +355,9 @@ void read_workload(const config::TomlTable& table, const std::string& folder,
       file = (std::filesystem::path(folder) / file).string();
     }
   }
-  std::vector<std::string> rules;
-  read_texts(table, "map", rules);
-  for (const std::string& text : rules) {
+  std::vector<std::string> maps;
+  read_texts(table, "map", maps);
+  for (const std::string& text : maps) {
     auto rule = JobRule::parse(text);
     if (rule) {
       workload.map.rules.push_back(std::move(*rule));
@@ -398,7 +403,7 @@ void read_scenario(const config::TomlTable& table, sim::Scenario& scenario) {
   if (scenario.targets.empty()) table.miss("target", "add a [target]");
   table.each("job", [&](const config::TomlValue& one) {
     read_job(config::TomlTable(one, "job", mistakes,
-                               {"name", "count", "nodes", "zipf", "reads", "process"}),
+                               {"name", "count", "nodes", "reserve", "zipf", "reads", "process"}),
              scenario);
   });
   table.each("faults", [&](const config::TomlValue& one) {

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "weir/base/quote.h"
+#include "weir/schedule/policy_kinds.h"
 
 namespace weir {
 namespace {
@@ -19,9 +20,6 @@ namespace {
 constexpr std::size_t kPoliciesMax = 1043;  // bytes of a write to nrs_policies
 constexpr std::size_t kNameMax = 15;        // of a policy, and of its argument
 constexpr std::string_view kTbf = "tbf";
-constexpr std::string_view kRegularLabel = "reg_quantum:";
-constexpr std::string_view kHighLabel = "hp_quantum:";
-constexpr std::size_t kQuantumTextMax = 35;  // both labels with the largest values
 
 std::string_view state_name(Gate::PolicyStatus::State state) {
   switch (state) {
@@ -67,34 +65,86 @@ Heads take_heads(std::string_view& rest) {
   return Heads::kBoth;
 }
 
-// Lustre's name of the policy and of its quantum.
-constexpr std::string_view kCrrn = "crrn";
-constexpr std::string_view kQuantum = "quantum";
-constexpr std::uint64_t kQuantumMax = 65535;
+// A tunable of a policy, and what its texts consist of.
+struct FoundTunable {
+  const PolicyKind& kind;
+  const Tunable& tunable;
 
-std::optional<std::uint64_t> quantum_of(const Target& target, Head head) {
-  const Policy& policy = target.policy(head);
-  return policy.name() == kCrrn ? policy.tunable(kQuantum) : std::nullopt;
+  std::string label(Head head) const {
+    return fmt::format("{}_{}:", head == Head::kRegular ? "reg" : "hp", tunable.name);
+  }
+  std::size_t digits() const { return fmt::formatted_size("{}", tunable.most); }
+  // Of a write: both labels with the largest values, a space and the end of a line.
+  std::size_t text_max() const {
+    return label(Head::kRegular).size() + label(Head::kHigh).size() + 2 * digits() + 2;
+  }
+  std::string range() const { return fmt::format("{} to {}", tunable.least, tunable.most); }
+  std::optional<std::uint64_t> value(const Target& target, Head head) const {
+    const Policy& policy = target.policy(head);
+    return policy.name() == kind.name ? policy.tunable(tunable.name) : std::nullopt;
+  }
+};
+
+Result<FoundTunable> find(const TunableName& name) {
+  const auto kind = find_policy(name.policy);
+  if (!kind) return tl::unexpected(kind.error());
+  const auto tunable = find_tunable(**kind, name.tunable);
+  if (!tunable) return tl::unexpected(tunable.error());
+  return FoundTunable{**kind, **tunable};
 }
 
-tl::unexpected<Error> crrn_not_running() {
-  return fail(std::errc::no_such_device, "nrs_crrn_quantum", "crrn is not running",
-              "write crrn to nrs_policies first");
+tl::unexpected<Error> not_running(const TunableName& name) {
+  return fail(std::errc::no_such_device, name.leaf(), name.policy + " is not running",
+              fmt::format("write {} to nrs_policies first", name.policy));
 }
 
-Result<std::uint16_t> parse_quantum(std::string_view digits, std::string_view text) {
+Result<std::uint64_t> parse_value(const FoundTunable& found, std::string_view digits,
+                                  std::string_view text) {
   if (digits.ends_with('\n')) digits.remove_suffix(1);
+  const Tunable& tunable = found.tunable;
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   const bool whole = end == digits.data() + digits.size();
   if (error == std::errc::result_out_of_range && whole) {
-    return fail(std::errc::result_out_of_range, quote(text), "quantum is beyond 64 bits",
-                "give a number from 1 to 65535");
+    return fail(std::errc::result_out_of_range, quote(text), tunable.name + " is beyond 64 bits",
+                "give a number from " + found.range());
   }
-  if (error != std::errc{} || !whole || value < 1 || value > kQuantumMax) {
-    return refuse(text, "no quantum", "write N, reg_quantum:N or hp_quantum:N, 1 to 65535");
+  if (error != std::errc{} || !whole || value < tunable.least || value > tunable.most) {
+    return refuse(text, "is not a valid " + tunable.name,
+                  fmt::format("write N, {}N or {}N, {}", found.label(Head::kRegular),
+                              found.label(Head::kHigh), found.range()));
   }
-  return static_cast<std::uint16_t>(value);
+  return value;
+}
+
+struct TunableCommand {
+  std::vector<Head> heads;  // named heads that run the policy
+  std::uint64_t value = 0;
+};
+
+Result<TunableCommand> read_tunable_command(const Target& target, const TunableName& name,
+                                            std::string_view text) {
+  const auto found = find(name);
+  if (!found) return tl::unexpected(found.error());
+  if (text.size() > found->text_max()) {
+    return refuse(text, "too long", "write N alone for both priorities");
+  }
+  std::string_view digits = text;
+  Heads heads = Heads::kBoth;
+  for (const Head head : kHeads) {
+    const std::string label = found->label(head);
+    if (heads != Heads::kBoth || !digits.starts_with(label)) continue;
+    digits.remove_prefix(label.size());
+    heads = head == Head::kRegular ? Heads::kRegular : Heads::kHigh;
+  }
+  const auto value = parse_value(*found, digits, text);
+  if (!value) return tl::unexpected(value.error());
+  TunableCommand command{.heads = {}, .value = *value};
+  for (const Head head : kHeads) {
+    if (names(heads, head) && found->value(target, head)) command.heads.push_back(head);
+  }
+  if (command.heads.empty()) return not_running(name);
+  return command;
 }
 
 }  // namespace
@@ -138,64 +188,57 @@ Result<void> write_nrs_tbf_rule(Target& target, std::string_view text, Instant n
   return target.write_rule(text, now);
 }
 
-Result<std::string> read_nrs_crrn_quantum(const Target& target) {
+std::vector<TunableName> nrs_tunables() {
+  std::vector<TunableName> all;
+  for (const auto& kind : policy_kinds()) {
+    for (const Tunable& one : kind->tunables) all.push_back({kind->name, one.name});
+  }
+  return all;
+}
+
+Result<std::string> read_nrs_tunable(const Target& target, const TunableName& name) {
+  const auto found = find(name);
+  if (!found) return tl::unexpected(found.error());
   std::string text;
-  const auto append = [&](Head head, std::string_view label) {
-    if (const auto quantum = quantum_of(target, head)) {
-      fmt::format_to(std::back_inserter(text), "{}{:<5}\n", label, *quantum);
+  for (const Head head : kHeads) {
+    if (const auto value = found->value(target, head)) {
+      fmt::format_to(std::back_inserter(text), "{}{:<{}}\n", found->label(head), *value,
+                     found->digits());
     }
-  };
-  append(Head::kRegular, kRegularLabel);
-  append(Head::kHigh, kHighLabel);
-  if (text.empty()) return crrn_not_running();
+  }
+  if (text.empty()) return not_running(name);
   return text;
 }
 
-namespace {
-
-struct QuantumCommand {
-  std::vector<Head> heads;  // named heads that run crrn
-  std::uint16_t quantum = 0;
-};
-
-Result<QuantumCommand> read_quantum_command(const Target& target, std::string_view text) {
-  if (text.size() > kQuantumTextMax)
-    return refuse(text, "too long", "write N alone for both priorities");
-  std::string_view digits = text;
-  bool regular = true, high = true;
-  if (digits.starts_with(kRegularLabel)) {
-    digits.remove_prefix(kRegularLabel.size());
-    high = false;
-  } else if (digits.starts_with(kHighLabel)) {
-    digits.remove_prefix(kHighLabel.size());
-    regular = false;
-  }
-  const auto quantum = parse_quantum(digits, text);
-  if (!quantum) return tl::unexpected(quantum.error());
-  QuantumCommand command{.heads = {}, .quantum = *quantum};
-  for (const Head head : kHeads) {
-    const bool is_named = head == Head::kRegular ? regular : high;
-    if (is_named && quantum_of(target, head)) command.heads.push_back(head);
-  }
-  if (command.heads.empty()) return crrn_not_running();
-  return command;
-}
-
-}  // namespace
-
-Result<void> check_nrs_crrn_quantum(const Target& target, std::string_view text) {
-  const auto command = read_quantum_command(target, text);
+Result<void> check_nrs_tunable(const Target& target, const TunableName& name,
+                               std::string_view text) {
+  const auto command = read_tunable_command(target, name, text);
   if (!command) return tl::unexpected(command.error());
   return {};
 }
 
-Result<void> write_nrs_crrn_quantum(Target& target, std::string_view text, Instant now) {
-  const auto command = read_quantum_command(target, text);
+Result<void> write_nrs_tunable(Target& target, const TunableName& name, std::string_view text,
+                               Instant now) {
+  const auto command = read_tunable_command(target, name, text);
   if (!command) return tl::unexpected(command.error());
   for (const Head head : command->heads) {
-    if (auto set = target.set_tunable(head, kQuantum, command->quantum, now); !set) return set;
+    if (auto set = target.set_tunable(head, name.tunable, command->value, now); !set) return set;
   }
   return {};
+}
+
+Result<void> set_tunable(Target& target, std::string_view policy, std::string_view text,
+                         Instant now) {
+  const std::string name(policy.substr(0, policy.find(' ')));
+  const std::size_t equals = std::min(text.find('='), text.size());
+  const TunableName tunable{name, std::string(text.substr(0, equals))};
+  auto set =
+      write_nrs_tunable(target, tunable, text.substr(std::min(equals + 1, text.size())), now);
+  if (set) return set;
+  Error error = set.error();
+  error.code = std::errc::invalid_argument;  // an error in the options
+  error.where = fmt::format("tunable {} of policy {}", quote(text), quote(name));
+  return tl::unexpected(error);
 }
 
 }  // namespace weir

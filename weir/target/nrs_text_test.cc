@@ -9,8 +9,13 @@
 
 #include <gtest/gtest.h>
 
+#include "weir/base/ring.h"
+#include "weir/schedule/policy_kinds.h"
+
 namespace weir {
 namespace {
+
+const TunableName kQuantum{"crrn", "quantum"};
 
 constexpr const char* kHead =
     "  - name: fifo\n"
@@ -30,6 +35,72 @@ TEST(NrsText, ListsPoliciesByteForByte) {
   }
   EXPECT_EQ(read_nrs_policies(target), "\nregular_requests:\n" + (kHead + stopped) +
                                            "high_priority_requests:\n" + kHead + stopped);
+}
+
+// A policy with tunables that a program has added.
+class Tuned final : public Policy {
+ public:
+  std::string_view name() const override { return "tuned"; }
+  void admit(Request& request, Instant /*now*/) override { requests_.push_back(request); }
+  Pick pick(Instant /*now*/, Urge /*urge*/) override {
+    if (requests_.empty()) return {};
+    Request& first = requests_.front();
+    requests_.erase(first);
+    return {.request = &first};
+  }
+  void remove(Request& request, Instant /*now*/) override { requests_.erase(request); }
+  std::optional<std::uint64_t> tunable(std::string_view name) const override {
+    return name == "near" ? near_ : far_;
+  }
+  void set_tunable(std::string_view name, std::uint64_t value) override {
+    (name == "near" ? near_ : far_) = value;
+  }
+
+ private:
+  Ring<Request, &Request::policy_ring> requests_;
+  std::uint64_t near_ = 1;
+  std::uint64_t far_ = 2;
+};
+
+// Once for all tests of this program: registered policies stay.
+void add_tuned() {
+  static const bool added =
+      add_policy({.name = "tuned",
+                  .help = "for tests",
+                  .tunables = {{.name = "near", .least = 0, .most = 9, .help = "small"},
+                               {.name = "far", .help = "any"}},
+                  .make = [](std::string_view, const PolicySetup&) -> Result<PolicyKind::Pair> {
+                    return PolicyKind::Pair{std::make_unique<Tuned>(), std::make_unique<Tuned>()};
+                  }})
+          .has_value();
+  ASSERT_TRUE(added);
+}
+
+TEST(NrsTunables, OfEveryRegisteredPolicyAreReadAndWritten) {
+  add_tuned();
+  std::vector<std::string> leaves;
+  for (const TunableName& name : nrs_tunables()) leaves.push_back(name.leaf());
+  EXPECT_EQ(leaves,
+            (std::vector<std::string>{"nrs_crrn_quantum", "nrs_tuned_near", "nrs_tuned_far"}));
+  Target target({}, {});
+  const TunableName near{"tuned", "near"}, far{"tuned", "far"};
+  EXPECT_EQ(write_nrs_tunable(target, near, "5", {}).error().code, std::errc::no_such_device);
+  ASSERT_TRUE(write_nrs_policies(target, "tuned", {}));
+  EXPECT_EQ(*read_nrs_tunable(target, near), "reg_near:1\nhp_near:1\n");
+  ASSERT_TRUE(write_nrs_tunable(target, near, "hp_near:0\n", {}));
+  EXPECT_EQ(*read_nrs_tunable(target, near), "reg_near:1\nhp_near:0\n");
+  ASSERT_TRUE(write_nrs_tunable(target, far, "18446744073709551615", {}));
+  EXPECT_EQ(*read_nrs_tunable(target, far),
+            "reg_far:18446744073709551615\nhp_far:18446744073709551615\n");
+  for (const char* text : {"10", "-1", "x", "", "reg_far:1", "near=1"}) {
+    EXPECT_FALSE(write_nrs_tunable(target, near, text, {})) << text;
+    EXPECT_FALSE(check_nrs_tunable(target, near, text)) << text;
+  }
+  EXPECT_EQ(*read_nrs_tunable(target, near), "reg_near:1\nhp_near:0\n");
+  EXPECT_EQ(read_nrs_tunable(target, {"tuned", "nearr"}).error().code,
+            std::errc::no_such_file_or_directory);
+  EXPECT_EQ(read_nrs_tunable(target, {"tune", "near"}).error().code,
+            std::errc::no_such_file_or_directory);
 }
 
 TEST(NrsText, ShowsWhatIsDrained) {
@@ -80,7 +151,7 @@ TEST(NrsText, RefusesHostileText) {
         std::string(4096, ' '), std::string(1'000'000, 'x')}) {
     EXPECT_FALSE(write_nrs_policies(target, text, {})) << text.substr(0, 40);
     EXPECT_FALSE(write_nrs_tbf_rule(target, text, instant_at(0))) << text.substr(0, 40);
-    EXPECT_FALSE(write_nrs_crrn_quantum(target, text, {})) << text.substr(0, 40);
+    EXPECT_FALSE(write_nrs_tunable(target, kQuantum, text, {})) << text.substr(0, 40);
   }
   EXPECT_EQ(read_nrs_policies(target), policies);
   EXPECT_EQ(*read_nrs_tbf_rule(target), rules);
@@ -88,29 +159,29 @@ TEST(NrsText, RefusesHostileText) {
 
 TEST(NrsText, ReadsAndWritesTheQuantum) {
   Target target({}, {});
-  EXPECT_EQ(read_nrs_crrn_quantum(target).error().code, std::errc::no_such_device);
-  EXPECT_EQ(write_nrs_crrn_quantum(target, "5", {}).error().code, std::errc::no_such_device);
+  EXPECT_EQ(read_nrs_tunable(target, kQuantum).error().code, std::errc::no_such_device);
+  EXPECT_EQ(write_nrs_tunable(target, kQuantum, "5", {}).error().code, std::errc::no_such_device);
   ASSERT_TRUE(write_nrs_policies(target, "crrn", {}));
-  EXPECT_EQ(*read_nrs_crrn_quantum(target), "reg_quantum:8    \nhp_quantum:8    \n");
-  ASSERT_TRUE(write_nrs_crrn_quantum(target, "64\n", {}));
-  ASSERT_TRUE(write_nrs_crrn_quantum(target, "hp_quantum:65535", {}));
-  EXPECT_EQ(*read_nrs_crrn_quantum(target), "reg_quantum:64   \nhp_quantum:65535\n");
+  EXPECT_EQ(*read_nrs_tunable(target, kQuantum), "reg_quantum:8    \nhp_quantum:8    \n");
+  ASSERT_TRUE(write_nrs_tunable(target, kQuantum, "64\n", {}));
+  ASSERT_TRUE(write_nrs_tunable(target, kQuantum, "hp_quantum:65535", {}));
+  EXPECT_EQ(*read_nrs_tunable(target, kQuantum), "reg_quantum:64   \nhp_quantum:65535\n");
   for (const char* text : {"0", "65536", "x", "", "-1", "1.5", "reg_quantum:8 hp_quantum:4",
                            "99999999999", "reg_quantum:", "5 5", "quantum:5"}) {
-    const auto written = write_nrs_crrn_quantum(target, text, {});
+    const auto written = write_nrs_tunable(target, kQuantum, text, {});
     ASSERT_FALSE(written) << text;
     EXPECT_EQ(written.error().code, std::errc::invalid_argument) << text;
   }
-  EXPECT_EQ(write_nrs_crrn_quantum(target, "99999999999999999999", {}).error().code,
+  EXPECT_EQ(write_nrs_tunable(target, kQuantum, "99999999999999999999", {}).error().code,
             std::errc::result_out_of_range);
-  EXPECT_EQ(*read_nrs_crrn_quantum(target), "reg_quantum:64   \nhp_quantum:65535\n");
+  EXPECT_EQ(*read_nrs_tunable(target, kQuantum), "reg_quantum:64   \nhp_quantum:65535\n");
   ASSERT_TRUE(write_nrs_policies(target, "fifo hp", {}));
-  EXPECT_EQ(*read_nrs_crrn_quantum(target), "reg_quantum:64   \n");
-  EXPECT_EQ(write_nrs_crrn_quantum(target, "hp_quantum:5", {}).error().code,
+  EXPECT_EQ(*read_nrs_tunable(target, kQuantum), "reg_quantum:64   \n");
+  EXPECT_EQ(write_nrs_tunable(target, kQuantum, "hp_quantum:5", {}).error().code,
             std::errc::no_such_device);
   ASSERT_TRUE(write_nrs_policies(target, "fifo", {}));
   ASSERT_TRUE(write_nrs_policies(target, "crrn", {}));
-  EXPECT_EQ(*read_nrs_crrn_quantum(target), "reg_quantum:8    \nhp_quantum:8    \n");
+  EXPECT_EQ(*read_nrs_tunable(target, kQuantum), "reg_quantum:8    \nhp_quantum:8    \n");
 }
 
 TEST(NrsText, TheCommandsOfTheOriginalDesignWorkVerbatim) {
@@ -309,7 +380,7 @@ TEST_F(Upstream, Sanityn77bCrrnWithQuanta) {
   policy("crrn");
   write_read();
   for (const char* quantum : {"1", "64"}) {
-    ASSERT_TRUE(write_nrs_crrn_quantum(target, quantum, {}));
+    ASSERT_TRUE(write_nrs_tunable(target, kQuantum, quantum, {}));
     write_read();
   }
   write_read([&] { policy("fifo"); });
@@ -531,9 +602,9 @@ TEST_F(Upstream, Sanityn77lGenericIsShownWithoutItsType) {
 TEST_F(Upstream, Sanityn78TuningRightAfterTheStart) {
   for (int i = 0; i < 10; ++i) {
     policy("crrn");
-    EXPECT_TRUE(write_nrs_crrn_quantum(target, "1", {}));
+    EXPECT_TRUE(write_nrs_tunable(target, kQuantum, "1", {}));
     policy("fifo");
-    EXPECT_EQ(write_nrs_crrn_quantum(target, "1", {}).error().code, std::errc::no_such_device);
+    EXPECT_EQ(write_nrs_tunable(target, kQuantum, "1", {}).error().code, std::errc::no_such_device);
   }
 }
 

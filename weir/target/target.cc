@@ -36,6 +36,18 @@ Gate::Options gate_options(const Target::Options& options) {
   return gate;
 }
 
+// How much the scale of reservations has to change before it is set again.
+constexpr std::uint32_t kReserveStepPercent = 5;
+
+// The scale at which all reservations together take kPermille of the capacity.
+std::uint32_t scale_for(std::uint64_t reserved, Rate capacity) {
+  using Wide = unsigned __int128;
+  if (reserved == 0) return kReserveScaleOne;
+  const Wide most = Wide{tokens_in(capacity, RuleEngine::kReserveTime).count()} *
+                    ReserveBound::kPermille * kReserveScaleOne / 1000;
+  return static_cast<std::uint32_t>(std::clamp<Wide>(most / reserved, 1, kReserveScaleOne));
+}
+
 SlotOptions slot_options(const Target::Options& options) {
   return {.start = options.gate.slots,
           .min = options.gate.hp_slots + 1,
@@ -79,17 +91,23 @@ class Target::GateShares final : public Enforcer {
 };
 
 Target::Target(const Options& options, Instant now)
-    : options_(options), gate_(gate_options(options)), stats_(options.jobs_max), watched_to_(now) {
+    : options_(options),
+      gate_(gate_options(options)),
+      stats_(options.jobs_max, options.timed_jobs_max),
+      watched_to_(now) {
   if (options_.auto_slots) {
     slot_search_.emplace(slot_options(options));
     slots_since_ = now;
   }
-  if (!options_.controller) return;
-  stats_.on_forget([this](const JobId& job) { forget_clients(job); });
-  shares_ = std::make_unique<GateShares>(gate_, options_.controller->lending);
-  controller_ = std::make_unique<Controller>(*options_.controller, *shares_);
-  period_end_ = now + options_.controller->period;
+  set_reserve_bound();
+  if (options_.controller) {
+    stats_.on_forget([this](const JobId& job) { forget_clients(job); });
+    shares_ = std::make_unique<GateShares>(gate_, options_.controller->lending);
+    controller_ = std::make_unique<Controller>(*options_.controller, *shares_);
+    period_end_ = now + options_.controller->period;
+  }
   take_capacity(options_.capacity, now);
+  follow_policy(now);
 }
 
 Target::~Target() {
@@ -102,23 +120,23 @@ Target::~Target() {
 inline void Target::advance(Instant now) {
   if (options_.estimate_capacity || slot_search_) watch_slots(now);
   if (controller_ == nullptr) return;
-  if (now >= period_end_ || gate_.switches() != switches_) [[unlikely]]
+  if (now >= period_end_) [[unlikely]]
     catch_up(now);
 }
 
 // A request of the job has arrived: the first one gives it a share.
-inline JobStats::Entry& Target::arrive(Request& request, Instant now) {
+inline JobStats::Entry& Target::arrive(Request& request, Head head, Instant now) {
   JobStats::Entry& entry = stats_.hold(request.attributes.job, now);
   request.account = &entry;
   if (options_.nodes_by_clients && controller_ != nullptr) count_client(request, now);
-  if (controller_ != nullptr && entry.mark != period_) note_active(entry, now);
+  if (controller_ != nullptr && entry.mark != period_) note_active(entry, request, head, now);
   entry.arrive(cost_of(request), now);
   return entry;
 }
 
 void Target::admit(Request& request, Head head, Instant now) {
   advance(now);
-  arrive(request, now);
+  arrive(request, head, now);
   gate_.admit(request, head, now);
   if (recorder_ != nullptr) recorder_->admitted(request, head, now);
 }
@@ -128,7 +146,7 @@ inline Decision Target::decide(Instant now) {
   if (decision.kind() == Decision::Kind::kRun) {
     Request& request = decision.request();
     if (decision.is_resumed()) return decision;  // it was started before
-    entry_of(request).start(request.starting(now), cost_of(request));
+    stats_.start(entry_of(request), request.starting(now), cost_of(request));
     return decision;
   }
   if (active_.empty()) return decision;
@@ -181,11 +199,11 @@ void Target::resume(Request& request, Instant now) {
 
 void Target::charge(Request& request, Head head, Instant now) {
   advance(now);
-  JobStats::Entry& entry = arrive(request, now);
+  JobStats::Entry& entry = arrive(request, head, now);
   const Tokens cost = cost_of(request);
   gate_.charge(request, head, now);
   const RequestRecord record = request.starting(now);  // and ends
-  entry.start(record, cost);
+  stats_.start(entry, record, cost);
   entry.finish(record, cost, cost);
   request.account = nullptr;
   stats_.release(entry);
@@ -219,7 +237,9 @@ void Target::record(TargetRecorder* recorder) { recorder_ = recorder; }
 
 Result<void> Target::set_policy(std::string_view name, std::string_view argument, Heads heads,
                                 Instant now) {
+  advance(now);
   auto set = gate_.start_policy(name, argument, heads);
+  if (set) follow_policy(now);
   if (recorder_ != nullptr) recorder_->policy_set(name, argument, heads, set.has_value(), now);
   return set;
 }
@@ -233,6 +253,8 @@ Result<void> Target::set_tunable(Head head, std::string_view name, std::uint64_t
 
 Result<void> Target::apply_rule(const RuleChange& change, Instant now) {
   auto applied = gate_.apply_rule(change, now);
+  // The next request of each job tells whether its weight is another one now.
+  for (const Active& job : active_) job.entry->mark = period_ - 1;
   if (recorder_ != nullptr) recorder_->rule_applied(change, applied.has_value(), now);
   return applied;
 }
@@ -373,8 +395,10 @@ void Target::take_capacity(std::optional<Rate> capacity, Instant now) {
   if (slot_search_) {
     slot_search_->set_capacity(options_.estimate_capacity ? std::nullopt : capacity);
   }
-  if (controller_ == nullptr) return;
-  controller_->set_capacity(options_.estimate_capacity ? estimate_.rate(now) : capacity);
+  set_reserve_bound();
+  if (controller_ != nullptr) {
+    controller_->set_capacity(options_.estimate_capacity ? estimate_.rate(now) : capacity);
+  }
   set_root(now);
 }
 
@@ -392,21 +416,44 @@ void Target::set_nodes_by_clients(bool counts, Instant now) {
   clients_.clear();
 }
 
-// With an estimated capacity there is no root bucket, only slots; nor in the published algorithm.
+// With an estimated capacity there is no root bucket, only slots; nor in the published algorithm,
+// whose shares add up to the capacity.
 void Target::set_root(Instant now) {
-  RuleEngine* const engine = gate_.engine(Head::kRegular);
-  if (engine == nullptr) return;
+  const bool shares_hold_it = options_.controller && !options_.controller->lending &&
+                              gate_.engine(Head::kRegular) != nullptr;
   std::optional<RootBucket> root;
-  if (options_.capacity && !options_.estimate_capacity && options_.controller->lending) {
+  if (options_.capacity && !options_.estimate_capacity && !shares_hold_it) {
     root = root_of(*options_.capacity, options_.gate.slots);
+    root->cost = options_.cost;
   }
-  engine->set_root(root, now);
+  gate_.set_root(root, now);
 }
 
-// Follows a change of the policy, and ends the periods that are over. REQUIRES: a controller.
+void Target::set_reserve_bound() {
+  const bool is_known = options_.capacity && !options_.estimate_capacity;
+  ReserveBound bound;
+  if (is_known) bound.capacity = options_.capacity;
+  if (is_known || controller_ != nullptr) bound.cost = options_.cost;
+  gate_.set_reserve_bound(bound);
+}
+
+// Reservations of all classes that use theirs take at most a part of the capacity.
+void Target::scale_reserves(Instant now) {
+  RuleEngine* const engine = gate_.engine(Head::kRegular);
+  if (engine == nullptr) return;
+  const std::uint64_t reserved = engine->reserves_in_use();
+  const std::uint32_t scale = engine->reserve_scale();
+  const std::optional<Rate> capacity = controller_->capacity();
+  const std::uint32_t wanted = capacity ? scale_for(reserved, *capacity) : kReserveScaleOne;
+  const std::uint32_t step = scale / 100 * kReserveStepPercent;
+  const bool is_all = wanted == kReserveScaleOne && wanted != scale;
+  if (is_all || wanted > scale + step || wanted < scale - step) {
+    engine->set_reserve_scale(wanted, now);
+  }
+}
+
+// Ends the periods that are over. REQUIRES: a controller.
 [[gnu::noinline]] void Target::catch_up(Instant now) {
-  if (gate_.switches() != switches_) follow_policy(now);
-  if (now < period_end_) return;
   const Nanoseconds period = options_.controller->period;
   const std::int64_t missed = (now - period_end_) / period;
   const std::int64_t made_up = std::max<std::int64_t>(kMadeUpMax / period, 1);
@@ -416,33 +463,49 @@ void Target::set_root(Instant now) {
 
 // A new engine has no shares: current jobs get theirs again.
 void Target::follow_policy(Instant now) {
-  switches_ = gate_.switches();
+  set_root(now);
+  if (controller_ == nullptr) return;
   const Policy& policy = gate_.policy_in_force(Head::kRegular);
   controller_->suspend(
       fmt::format("policy {} is running; shares require {}", policy.name(), policies_with_rules()),
       now);
   if (gate_.engine(Head::kRegular) == nullptr) return;
   controller_->resume();
-  set_root(now);
   give_all_shares(now);
 }
 
 void Target::give_all_shares(Instant now) {
-  for (const Active& job : active_) controller_->first_request(job.entry->job, now);
+  for (const Active& job : active_) {
+    controller_->first_request(job.entry->job, now, weight_of(job.entry->job));
+  }
 }
 
-void Target::note_active(JobStats::Entry& entry, Instant now) {
+std::optional<std::uint64_t> Target::weight_of(const JobId& job) const {
+  const auto found = weights_.find(job);
+  return found == weights_.end() ? std::nullopt : std::optional(found->second);
+}
+
+void Target::note_active(JobStats::Entry& entry, const Request& request, Head head, Instant now) {
   const bool is_listed = entry.mark == period_ - 1;
   entry.mark = period_;
   if (!is_listed) {
     stats_.hold(entry.job, now);
     active_.emplace_back(entry);
   }
-  controller_->first_request(entry.job, now);
+  const RuleEngine* const engine = gate_.engine(head);
+  const auto weight =
+      engine == nullptr ? std::nullopt : engine->weight_of(request.attributes, head);
+  if (weight) {
+    weights_[entry.job] = *weight;
+  } else if (!weights_.empty()) {
+    weights_.erase(entry.job);
+  }
+  controller_->first_request(entry.job, now, weight);
 }
 
 void Target::end_period(Instant now) {
   if (options_.estimate_capacity) controller_->set_capacity(estimate_.rate(now));
+  scale_reserves(now);
   observe(now);
   const PeriodReport& report = controller_->decide(now);
   begin_period();
@@ -462,7 +525,10 @@ JobSample Target::Active::sample() const {
 
 void Target::observe(Instant now) {
   absl::flat_hash_map<JobId, JobSample, std::hash<JobId>> samples;
-  for (const Active& job : active_) samples.emplace(job.entry->job, job.sample());
+  for (const Active& job : active_) {
+    JobSample& sample = samples.emplace(job.entry->job, job.sample()).first->second;
+    sample.weight = weight_of(job.entry->job);
+  }
   if (RuleEngine* const engine = gate_.engine(Head::kRegular)) {
     engine->report_shares(options_.controller->period, now, [&](const ShareReport& share) {
       JobSample& sample = samples[share.job];
@@ -470,6 +536,7 @@ void Target::observe(Instant now) {
       sample.limit = share.limit;
       sample.borrowed = share.borrowed;
       sample.lent = share.lent;
+      sample.reserved = share.reserved;
     });
   }
   for (const auto& [job, sample] : samples) controller_->observe(sample);
@@ -478,14 +545,17 @@ void Target::observe(Instant now) {
 // A job with waiting or running requests is active from the start. If all of them are running, its
 // share may be dropped: its next request is a first one again.
 void Target::begin_period() {
+  const std::uint64_t not_seen = period_ - 1;  // since it was listed, or rules changed
   period_ += 2;
   std::erase_if(active_, [&](Active& job) {
     JobStats::Entry& entry = *job.entry;
     if (entry.waiting().requests == 0 && entry.running().requests == 0) {
+      weights_.erase(entry.job);
       stats_.release(entry);
       return true;
     }
-    entry.mark = entry.waiting().requests == 0 ? period_ - 1 : period_;
+    const bool is_seen = entry.waiting().requests > 0 && entry.mark != not_seen;
+    entry.mark = is_seen ? period_ : period_ - 1;
     job = Active(entry);
     return false;
   });

@@ -19,8 +19,9 @@
 //   busy slots ------> CapacityEstimate          if the capacity is not configured
 //              ------> SlotSearch                if the number of slots is not
 //
-// A job's first request in a period gives it a share at once if it has none. Shares, slices and
-// groups need a policy with rules on the regular head: under another policy the controller is
+// A job's first request in a period gives it a share at once if it has none. A configured capacity
+// holds under every policy, with and without a controller (weir/schedule/root.h). Shares, slices
+// and groups need a policy with rules on the regular head: under another policy the controller is
 // suspended and reports it; when a policy with rules is started again, it gets all shares.
 //
 // Time is an argument. One owner, no locks.
@@ -74,6 +75,8 @@ class Target {
     // A job whose nodes are not set counts as the number of its clients, by NID; off: as one.
     bool nodes_by_clients = false;
     std::size_t jobs_max = JobStats::kJobsMaxDefault;
+    // Jobs with histograms of their own (job_stats.h).
+    std::size_t timed_jobs_max = 0;
   };
   using PeriodListener = std::function<void(const PeriodReport&)>;
   using CapacitySource = weir::CapacitySource;
@@ -173,9 +176,6 @@ class Target {
   const RuleView* rules(Head head) const { return gate_.engine(head); }
   // Parses a rule command for the heads that it names; does not check whether it would succeed.
   Result<RuleChange> read_rule(std::string_view text) const { return gate_.read_rule(text); }
-  Result<std::vector<RuleChange>> read_rules(std::span<const std::string> texts) const {
-    return gate_.read_rules(texts);
-  }
   Result<void> check_readable(const RuleChange& change) const {
     return gate_.check_readable(change);
   }
@@ -220,15 +220,18 @@ class Target {
   Decision decide(Instant now);
   void follow_policy(Instant now);
   void give_all_shares(Instant now);
-  JobStats::Entry& arrive(Request& request, Instant now);
-  void note_active(JobStats::Entry& entry, Instant now);
+  JobStats::Entry& arrive(Request& request, Head head, Instant now);
+  void note_active(JobStats::Entry& entry, const Request& request, Head head, Instant now);
   void end_period(Instant now);
   void observe(Instant now);
   void begin_period();
+  std::optional<std::uint64_t> weight_of(const JobId& job) const;
   void count_client(const Request& request, Instant now);
   void forget_clients(const JobId& job);
   void take_capacity(std::optional<Rate> capacity, Instant now);
   void set_root(Instant now);
+  void set_reserve_bound();
+  void scale_reserves(Instant now);
   void watch_slots(Instant now);
   void follow_slots(Instant now);
   Tokens cost_of(const Request& request) const { return options_.cost.of(request.bytes); }
@@ -252,10 +255,11 @@ class Target {
   using Clients = absl::flat_hash_set<Nid, NidHash>;
   // Of jobs whose nodes are not set and that stats_ keeps: removed with the job.
   absl::flat_hash_map<JobId, Clients, std::hash<JobId>> clients_;
+  // Of jobs of active_ whose rules have a weight.
+  absl::flat_hash_map<JobId, std::uint64_t, std::hash<JobId>> weights_;
   // Entries of active_ are marked with it, or with one less until a request of theirs arrives.
   std::uint64_t period_ = 2;
   Instant period_end_ = kNever;
-  std::uint64_t switches_ = 0;
 };
 
 }  // namespace weir

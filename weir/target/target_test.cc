@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "weir/account/op_stats.h"
+#include "weir/schedule/policy_kinds.h"
 
 namespace weir {
 namespace {
@@ -93,6 +94,97 @@ Target::Options shared_out(std::uint64_t rate) {
 
 double share_of(const World& world, const std::string& job, std::uint64_t all) {
   return static_cast<double>(world.served(job)) / static_cast<double>(all);
+}
+
+// ---- weights ----
+
+TEST(TargetWeights, ReplaceTheNodes) {
+  World world(shared_out(1000));
+  ASSERT_TRUE(world.target.set_nodes(JobId("a"), 50, world.now()));
+  ASSERT_TRUE(world.target.write_rule("start a jobid={a} weight=1", world.now()));
+  ASSERT_TRUE(world.target.write_rule("start b jobid={b} weight=6", world.now()));
+  for (const char* job : {"a", "b", "c"}) world.send(job, 40);
+  world.run_until(Instant{seconds{1}});
+  world.forget_served();
+  world.run_until(Instant{seconds{11}});
+  EXPECT_NEAR(share_of(world, "a", 10'000), 0.125, 0.00125);
+  EXPECT_NEAR(share_of(world, "b", 10'000), 0.75, 0.0075);
+  EXPECT_EQ(world.target.controller()->share_of(JobId("b"))->nodes, 6U);
+}
+
+TEST(TargetWeights, FollowTheRules) {
+  World world(shared_out(1000));
+  const auto weight = [&] { return world.target.controller()->share_of(JobId("a"))->nodes; };
+  ASSERT_TRUE(world.target.write_rule("start u jobid={a} layer=1 weight=2", world.now()));
+  world.send("a", 40);
+  EXPECT_EQ(weight(), 2U) << "from its first request on";
+  world.run_until(Instant{milliseconds{100}});
+  ASSERT_TRUE(world.target.write_rule("start l jobid={a} weight=9", world.now()));
+  world.run_until(Instant{milliseconds{200}});
+  EXPECT_EQ(weight(), 9U) << "the lower layer";
+  ASSERT_TRUE(world.target.write_rule("change l weight=10", world.now()));
+  world.run_until(Instant{milliseconds{300}});
+  EXPECT_EQ(weight(), 10U);
+  ASSERT_TRUE(world.target.write_rule("stop l", world.now()));
+  ASSERT_TRUE(world.target.write_rule("stop u", world.now()));
+  world.run_until(Instant{milliseconds{400}});
+  EXPECT_EQ(weight(), 1U) << "its nodes";
+}
+
+// ---- reservations ----
+
+// Beside jobs that want more, on a device of 1000 a second.
+TEST(TargetReserves, AreKeptAndAllotted) {
+  World world(shared_out(1000));
+  ASSERT_TRUE(world.target.write_rule("start r jobid={a} reserve=400", world.now()));
+  world.send("a", 40);
+  for (const char* job : {"b", "c", "d", "e"}) world.send(job, 40);
+  world.run_until(Instant{seconds{1}});
+  world.forget_served();
+  std::uint64_t allotted = 0;
+  world.target.on_period([&](const PeriodReport& report) {
+    for (const JobPeriod& job : report.jobs) {
+      if (job.job == JobId("a")) allotted += job.final.count();
+    }
+  });
+  world.run_until(Instant{seconds{11}});
+  world.target.on_period({});
+  EXPECT_NEAR(static_cast<double>(world.served("a")), 4000, 40);
+  EXPECT_NEAR(static_cast<double>(world.served("b")), 1500, 30);
+  EXPECT_NEAR(static_cast<double>(allotted), 4000, 40);
+}
+
+TEST(TargetReserves, AreScaledToTheCapacity) {
+  World world(shared_out(1000));
+  ASSERT_TRUE(world.target.write_rule("start r jobid={*} reserve=300", world.now()));
+  const auto scale = [&] { return world.target.rules(Head::kRegular)->reserve_scale(); };
+  world.send("a", 40);
+  world.send("b", 40);
+  world.run_until(Instant{milliseconds{100}});
+  EXPECT_EQ(scale(), kReserveScaleOne);
+  for (const char* job : {"c", "d", "e", "f"}) world.send(job, 40);
+  world.run_until(Instant{milliseconds{200}});
+  EXPECT_EQ(scale(), kReserveScaleOne / 2) << "six times 300 of 900";
+  ASSERT_TRUE(world.target.set_capacity(Capacity::ops(Rate::per_second(1020)), world.now()));
+  world.run_until(Instant{milliseconds{300}});
+  EXPECT_EQ(scale(), kReserveScaleOne / 2) << "a change of less than 5 %";
+  ASSERT_TRUE(world.target.set_capacity(Capacity::ops(Rate::per_second(4000)), world.now()));
+  world.run_until(Instant{milliseconds{400}});
+  EXPECT_EQ(scale(), kReserveScaleOne);
+}
+
+TEST(TargetReserves, MoreThanTheCapacityIsRefused) {
+  Target target(shared_out(1000), instant_at(0));
+  ASSERT_TRUE(target.set_policy("tbf", "jobid", Heads::kBoth, {}));
+  EXPECT_FALSE(target.write_rule("start r jobid={a} reserve=901", instant_at(0)));
+  EXPECT_FALSE(target.check_rules(std::vector<RuleChange>{
+      *parse_rule("start r jobid={a} reserve=500"), *parse_rule("start s jobid={b} reserve=500")}));
+  EXPECT_FALSE(target.write_rule("start r jobid={a} reserve=1MiB/s", instant_at(0)));
+  EXPECT_TRUE(target.write_rule("start r jobid={a} reserve=900", instant_at(0)));
+  Target unknown({.controller = ControllerOptions{}, .estimate_capacity = true}, instant_at(0));
+  ASSERT_TRUE(unknown.set_policy("tbf", "jobid", Heads::kBoth, {}));
+  EXPECT_TRUE(unknown.write_rule("start r jobid={a} reserve=9000", instant_at(0)));
+  EXPECT_FALSE(unknown.write_rule("start s jobid={b} reserve=1MiB/s", instant_at(0)));
 }
 
 // An idle job spills more in that time than a ledger settles in a period. The device of a World
@@ -292,6 +384,67 @@ TEST(Target, UnderOtherPoliciesTheControllerIsSuspendedAndComesBack) {
   world.forget_served();
   world.run_until(instant_at(0) + seconds{13});
   EXPECT_NEAR(share_of(world, "large", world.served("large") + world.served("small")), 0.75, 0.01);
+}
+
+// The audit of a server at 1000/s found 148,583/s under crrn, and a status that said "on".
+TEST(Target, ACapacityHoldsUnderEveryPolicyWithAndWithoutAController) {
+  for (const bool has_controller : {true, false}) {
+    for (const auto& kind : policy_kinds()) {
+      Target::Options options = shared_out(1000);
+      if (!has_controller) options.controller.reset();
+      World world(options, milliseconds{1});
+      ASSERT_TRUE(world.target.set_policy(kind->name, "", Heads::kBoth, world.now()));
+      EXPECT_EQ(world.target.capacity(), Rate::per_second(1000));
+      world.send("a", 50);
+      world.send("b", 50);
+      world.run_until(instant_at(0) + seconds{3});
+      const std::uint64_t served = world.served("a") + world.served("b");
+      EXPECT_GE(served, 3'000U - 20) << kind->name;
+      EXPECT_LE(served, 3'000U + 100 + 1) << kind->name << ": 100 ms of depth";
+    }
+  }
+}
+
+TEST(Target, ACapacityIsSetAndLiftedUnderAPolicyWithoutRules) {
+  World world({.gate = {.slots = 16}}, milliseconds{1});
+  ASSERT_TRUE(world.target.set_policy("crrn", "", Heads::kBoth, world.now()));
+  world.send("a", 50);
+  world.run_until(instant_at(0) + seconds{1});
+  EXPECT_GE(world.served("a"), 15'000U);
+  world.forget_served();
+  ASSERT_TRUE(world.target.set_capacity(Capacity::ops(Rate::per_second(500)), world.now()));
+  world.run_until(instant_at(0) + seconds{2});
+  EXPECT_LE(world.served("a"), 500U + 50 + 17) << "and those that ran already";
+  ASSERT_TRUE(world.target.set_capacity({}, world.now()));
+  world.forget_served();
+  world.run_until(instant_at(0) + seconds{3});
+  EXPECT_GE(world.served("a"), 15'000U);
+}
+
+// Shares add up to the capacity there; without shares the root keeps it.
+TEST(Target, TheCapacityOfThePublishedAlgorithmHoldsUnderOtherPoliciesToo) {
+  Target::Options options = shared_out(1000);
+  options.controller = ControllerOptions::paper();
+  World world(options, milliseconds{1});
+  ASSERT_TRUE(world.target.set_policy("fifo", "", Heads::kBoth, world.now()));
+  world.send("a", 50);
+  world.run_until(instant_at(0) + seconds{2});
+  EXPECT_LE(world.served("a"), 2'000U + 101);
+  EXPECT_GE(world.served("a"), 1'980U);
+}
+
+TEST(Target, SaysAtOnceWhetherTheControllerIsSuspended) {
+  Target target(shared_out(1000), instant_at(0));
+  const auto suspended = [&] { return target.controller()->suspended().value_or("on"); };
+  EXPECT_EQ(suspended(), "policy fifo is running; shares require tbf") << "before any policy";
+  ASSERT_TRUE(target.set_policy("tbf", "jobid", Heads::kBoth, instant_at(0)));
+  EXPECT_EQ(suspended(), "on");
+  ASSERT_TRUE(target.set_policy("crrn", "", Heads::kBoth, instant_at(0)));
+  EXPECT_EQ(suspended(), "policy crrn is running; shares require tbf");
+  EXPECT_FALSE(target.set_policy("none", "", Heads::kBoth, instant_at(0)));
+  EXPECT_EQ(suspended(), "policy crrn is running; shares require tbf");
+  ASSERT_TRUE(target.set_policy("tbf", "jobid", Heads::kBoth, instant_at(0)));
+  EXPECT_EQ(suspended(), "on");
 }
 
 TEST(Target, CountsWhatJobsDo) {

@@ -383,14 +383,14 @@ bool TraceReader::read_state() {
 bool TraceReader::read_slice() {
   if (are_slices_told_) {
     slices_.clear();
-    slice_rules_.clear();
+    slice_names_.clear();
     are_slices_told_ = false;
   }
   std::string_view rule;
   bool has_key = false;
   if (slices_.size() >= kEntriesMax || !get_text(rule) || !get_flag(has_key)) return false;
   ClassSlice& one = slices_.emplace_back();
-  one.rule = slice_rules_.emplace_back(rule);
+  one.rule = slice_names_.emplace_back(rule);
   if (has_key && !read_fields(one.key.emplace())) return false;
   return get_rate(one.slice.ops) && get_rate(one.slice.bytes);
 }

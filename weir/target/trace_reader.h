@@ -127,7 +127,7 @@ class TraceReader {
   TraceTarget made_;
   std::vector<Ledger::Account> accounts_;  // for the next kRestore
   Controller::State state_;
-  std::deque<std::string> slice_rules_;  // referred to by slices_
+  std::deque<std::string> slice_names_;  // referred to by slices_
   std::vector<ClassSlice> slices_;       // for the next kSlices
   bool are_slices_told_ = false;
   TraceRecord record_;

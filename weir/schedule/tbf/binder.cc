@@ -122,9 +122,21 @@ void Binder::bind(Queue& queue, Instant now) {
     queue.extra->upper[layer - 1] = &use_class(*rule, queue, attributes, now);
     queue.extra->has_upper = true;
   }
+  find_reservation(queue);
   if (had != nullptr) classes_.release(*had);
   if (had_extra != nullptr) release(*had_extra);
   queue.binding = bindings_;
+}
+
+void Binder::find_reservation(Queue& queue) {
+  Class* found = nullptr;
+  queue.each_class([&](Class& used) {
+    if (found == nullptr && used.reservation != nullptr) found = &used;
+  });
+  if (found == nullptr) return;
+  if (queue.extra == nullptr) queue.extra = std::make_unique<Extra>();
+  queue.extra->reserving = found;
+  queue.extra->queue = &queue;
 }
 
 // Waiting requests are counted with the class, if other queues share it and take turns by arrival;

@@ -96,6 +96,7 @@ class Binder {
   Queue& find_anew(const Request& request, Head head, Instant now);
   void unbind(Queue& queue);
   void count_in_class(Queue& queue);
+  static void find_reservation(Queue& queue);
   Class& use_class(const Rule& rule, Queue& queue, const Attributes& attributes, Instant now);
   static void share_with_others(Queue& host);
   void release(Extra& extra);

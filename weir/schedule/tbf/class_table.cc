@@ -79,6 +79,7 @@ void ClassTable::vacate(Class& gone) {
     if (std::exchange(gone.is_listed[index(head)], false)) state.listed[index(head)]->release();
   }
   gone.second.reset();
+  gone.reservation.reset();
   gone.main.waiters.reset();
   --size_;
   --state.classes;

@@ -15,6 +15,20 @@ constexpr Nanoseconds kRealtimeCredit = std::chrono::seconds{1};
 // The minimum rate of a cluster-wide limit without a slice (kLeastSlice).
 constexpr Nanoseconds kSliceUnit = std::chrono::seconds{1000};
 constexpr Rate kNoSlice{Tokens{1}, kSliceUnit};
+// What a reservation keeps while its requests wait for the device.
+constexpr Nanoseconds kReserveBusyTime = std::chrono::seconds{1};
+
+// Exact unless it does not fit in 63 bits.
+Rate scaled(Rate rate, std::uint32_t scale) {
+  using Wide = unsigned __int128;
+  Wide tokens = Wide{rate.tokens()} * scale;
+  Wide time = Wide{rate.time_ns()} * kReserveScaleOne;
+  while (tokens > INT64_MAX || time > INT64_MAX) {
+    tokens = std::max<Wide>(tokens / 2, 1);
+    time = std::max<Wide>(time / 2, 1);
+  }
+  return {Tokens{static_cast<std::uint64_t>(tokens)}, Nanoseconds{static_cast<std::int64_t>(time)}};
+}
 
 // The depth of a slice: its fraction of the limit's depth, rounded up.
 Tokens depth_of_slice(Tokens depth, Rate slice, Rate limit) {
@@ -40,7 +54,9 @@ RuleTable::RuleTable(FieldSet type, const RuleOptions& options)
 
 Shapes RuleTable::shapes_of(const Rule& rule, const Slice& slice) const {
   const Limits& limits = rule.limits();
-  Shapes shapes{.cost = limits.cost, .realtime = limits.realtime, .ops = {}, .bytes = {}};
+  Shapes shapes;
+  shapes.cost = limits.cost;
+  shapes.realtime = limits.realtime;
   if (rule.is_default() && !default_limits_) return shapes;
   shapes.is_sliced = limits.scope == Scope::kCluster && options_.in_cluster;
   const auto shape_of = [&](Rate limit, const std::optional<Rate>& part,
@@ -68,7 +84,52 @@ Shapes RuleTable::shapes_of(const Rule& rule, const Slice& slice) const {
                                   Tokens{options_.byte_depth_min.count()}, options_.depth_time));
   }
   shapes.is_ops_only = shapes.ops && !shapes.bytes;
+  shapes.reserve = reserve_of(limits);
   return shapes;
+}
+
+std::optional<ReserveShape> RuleTable::reserve_of(const Limits& limits) const {
+  if (!limits.reserve) return std::nullopt;
+  const Reserve& reserve = *limits.reserve;
+  // A bucket must be full again within a century, however little is reserved.
+  const Rate slowest(Tokens{1}, BucketShape::kFillTimeMax);
+  const Rate rate = std::max(scaled(reserve.rate, reserve_scale_), slowest);
+  const Tokens least = reserve.in_bytes ? Tokens{options_.byte_depth_min.count()} : Tokens{1};
+  const Tokens most = tokens_in(rate, BucketShape::kFillTimeMax);
+  const Tokens rested = std::min(most, std::max(least, tokens_in(rate, options_.depth_time)));
+  const Tokens busy = std::max(rested, tokens_in(rate, kReserveBusyTime));
+  return ReserveShape{BucketShape(rate, rested), BucketShape(rate, busy), reserve.in_bytes};
+}
+
+bool RuleTable::set_reserve_scale(std::uint32_t scale) {
+  if (scale == reserve_scale_) return false;
+  reserve_scale_ = scale;
+  bool is_changed = false;
+  for (const auto& [rule, state] : state_of_) {
+    if (!rule->limits().reserve) continue;
+    each_pace(*state, [&, rule = rule](Pace& pace) { is_changed |= reshape(*rule, pace); });
+  }
+  return is_changed;
+}
+
+void RuleTable::note_keys() {
+  has_reserves_ = has_weights_ = false;
+  for (const auto& [rule, state] : state_of_) {
+    has_reserves_ = has_reserves_ || rule->limits().reserve.has_value();
+    has_weights_ = has_weights_ || rule->limits().weight.has_value();
+  }
+}
+
+// New limits, if they differ.
+bool RuleTable::reshape(const Rule& rule, Pace& pace) {
+  const Shapes wanted = shapes_of(rule, pace.slice);
+  if (wanted == pace.shapes) {
+    pace.next.reset();
+    return false;
+  }
+  if (!wanted.reserves_alike(pace.shapes)) ++reserves_changed_;
+  pace.next = wanted;
+  return true;
 }
 
 RuleState& RuleTable::make_state(const Rule& rule, Head head, Instant now) {
@@ -108,6 +169,9 @@ Result<RuleTable::Change> RuleTable::apply(const RuleCommand& command, Instant n
   if (command.verb == Verb::kStart) done.by = start(command, now);
   if (command.verb == Verb::kChange) done.by = change(command, now);
   done.rebinds = generation() != before;
+  // Usually no rule has either, and there may be many rules.
+  const bool loses = command.verb != Verb::kStart && (has_reserves_ || has_weights_);
+  if (loses || command.keys.reserve || command.keys.weight) note_keys();
   return done;
 }
 
@@ -156,8 +220,8 @@ FieldSet RuleTable::change(const RuleCommand& command, Instant now) {
       state = &make_state(rule, head, now);
     } else {
       each_pace(*state, [&](Pace& pace) {
-        const Shapes wanted = shapes_of(rule, pace.slice);
-        if (wanted != pace.shapes || rule.by() != state->by) pace.next = wanted;
+        const bool is_other = reshape(rule, pace);
+        if (!is_other && rule.by() != state->by) pace.next = pace.shapes;
       });
       state->by = rule.by();
     }
@@ -165,16 +229,10 @@ FieldSet RuleTable::change(const RuleCommand& command, Instant now) {
   return by;
 }
 
-bool RuleTable::set_slice(const Rule& rule, Pace& pace, const Slice& slice) const {
+bool RuleTable::set_slice(const Rule& rule, Pace& pace, const Slice& slice) {
   if (pace.slice == slice) return false;
   pace.slice = slice;
-  const Shapes wanted = shapes_of(rule, slice);
-  if (wanted == pace.shapes) {
-    pace.next.reset();
-    return false;
-  }
-  pace.next = wanted;
-  return true;
+  return reshape(rule, pace);
 }
 
 bool RuleTable::is_changing() const {

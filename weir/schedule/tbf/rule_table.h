@@ -16,6 +16,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include <absl/container/flat_hash_map.h>
 
@@ -47,7 +48,18 @@ class RuleTable {
   // On all heads that it names, or on none.
   Result<Change> apply(const RuleCommand& command, Instant now);
   // False if it changes nothing.
-  bool set_slice(const Rule& rule, Pace& pace, const Slice& slice) const;
+  bool set_slice(const Rule& rule, Pace& pace, const Slice& slice);
+
+  // All reservations are this fraction of what their rules say. Returns whether any changes.
+  // REQUIRES: scale from 1 to kReserveScaleOne.
+  bool set_reserve_scale(std::uint32_t scale);
+  std::uint32_t reserve_scale() const { return reserve_scale_; }
+  // Whether any rule has a reservation, or a weight.
+  bool has_reserves() const { return has_reserves_; }
+  bool has_weights() const { return has_weights_; }
+
+  // Whether the rule `default` limits requests.
+  bool default_limits() const { return default_limits_; }
 
   // Whether there are new limits that are not in effect yet.
   bool is_changing() const;
@@ -59,13 +71,17 @@ class RuleTable {
 
  private:
   Shapes shapes_of(const Rule& rule, const Slice& slice) const;
+  std::optional<ReserveShape> reserve_of(const Limits& limits) const;
+  bool reshape(const Rule& rule, Pace& pace);
   RuleState& make_state(const Rule& rule, Head head, Instant now);
+  void note_keys();
   void stop(const RuleCommand& command);
   FieldSet start(const RuleCommand& command, Instant now);
   FieldSet change(const RuleCommand& command, Instant now);
   // Increases with everything that can change which rule applies to a request.
   std::uint64_t generation() const {
-    return list(Head::kRegular).generation() + list(Head::kHigh).generation() + states_made_;
+    return list(Head::kRegular).generation() + list(Head::kHigh).generation() + states_made_ +
+           reserves_changed_;
   }
 
   RuleOptions options_;
@@ -73,6 +89,10 @@ class RuleTable {
   absl::flat_hash_map<const RuleState*, std::unique_ptr<RuleState>> states_;
   absl::flat_hash_map<const Rule*, RuleState*> state_of_;
   std::uint64_t states_made_ = 0;
+  std::uint64_t reserves_changed_ = 0;  // classes got or lost a reservation
+  std::uint32_t reserve_scale_ = kReserveScaleOne;
+  bool has_reserves_ = false;
+  bool has_weights_ = false;
   bool default_limits_;  // false under sharing, until `default` is changed
 };
 

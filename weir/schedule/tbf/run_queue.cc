@@ -61,7 +61,8 @@ RunQueue::RunQueue(const RuleOptions& options, Tags& tags, Shares& shares, WaitB
       tags_(tags),
       shares_(shares),
       waits_(waits),
-      root_(root) {}
+      root_(root),
+      reserves_(tags) {}
 
 void RunQueue::reserve(std::size_t queues) {
   ready_[index(Head::kRegular)].reserve(queues);
@@ -97,6 +98,7 @@ void RunQueue::enter(Queue& queue, Instant now) {
 
 // REQUIRES: its limits can pay.
 void RunQueue::enter_within_limits(Queue& queue, Instant now) {
+  if (queue.extra != nullptr) reserves_.offer(queue, now);
   if (is_plain_) return push_ready(queue, now);
   if (sharing_) {
     Share& share = *queue.share();
@@ -133,6 +135,7 @@ void RunQueue::push_later(Queue& queue) {
 
 void RunQueue::leave(Queue& queue, Instant now) {
   count(queue, now);
+  reserves_.withdraw(queue, now);
   const Queue::Place place = std::exchange(queue.place, Queue::Place::kIdle);
   Bucket* const bucket = std::exchange(queue.at, nullptr);
   BucketWaiters* const waiters = bucket == nullptr ? nullptr : bucket->waiters.get();
@@ -206,6 +209,8 @@ bool RunQueue::yield_to(Bucket& bucket, const Queue& queue, Instant now) {
   Queue& ahead = *std::exchange(waiters->ahead, nullptr);
   count(ahead, now);
   later_.erase(ahead);
+  Share* const share = ahead.share();
+  if (share == nullptr || &share->bucket != &bucket) reserves_.withdraw(ahead, now);
   ahead.place = Queue::Place::kBehind;
   waiters->queues.push(ahead, waiter_key(ahead), ahead.turn());
   return true;
@@ -239,6 +244,7 @@ void RunQueue::release_first(Instant now) {
   if (elsewhere == nullptr) elsewhere = blocking_bucket(first, bucket);
   Share* const share = first.share();
   if (elsewhere != nullptr) {
+    reserves_.withdraw(first, now);
     yield_to(*elsewhere, first, now);
     wait_at(*elsewhere, first);
   } else if (share != nullptr && share->paces() && &share->bucket != &bucket) {
@@ -248,6 +254,7 @@ void RunQueue::release_first(Instant now) {
       waiters->ahead = &first;
       first.at = &bucket;
     }
+    reserves_.offer(first, now);
     push_paid(first, now);
   }
   if (waiters != nullptr) promote(bucket);

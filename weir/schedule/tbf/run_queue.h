@@ -12,6 +12,9 @@
 //        '---can pay---------> ready, later or spare
 //   leave()  removes it from its place; the next queue at its bucket moves up
 //
+// A queue with a reservation whose limits can pay is also offered to it (reserves.h), and may run
+// from any of these places.
+//
 // While a queue waits at a bucket that several queues use, the others wait behind it, and one at a
 // time is released: a small request does not overtake a large one, and no queue is woken in vain.
 //
@@ -25,7 +28,8 @@
 
 #include "weir/base/heap.h"
 #include "weir/base/time.h"
-#include "weir/schedule/tbf/root.h"
+#include "weir/schedule/root.h"
+#include "weir/schedule/tbf/reserves.h"
 #include "weir/schedule/tbf/shares.h"
 #include "weir/schedule/tbf/tags.h"
 #include "weir/schedule/tbf/types.h"
@@ -70,6 +74,8 @@ class RunQueue {
   Queue* ready(Head head) const { return ready_[index(head)].peek(); }
   Queue* later() const { return later_.peek(); }
   Queue* spare(Head head) const { return spare_[index(head)].peek(); }
+  // Of queues with a reservation, in whatever place they are.
+  Reserves& reserves() { return reserves_; }
   // If another queue has moved their common tag since this one got its place, puts it back in order
   // and returns true. REQUIRES: it is the first of the ready queues, or later.
   bool falls_back(Queue& queue, Instant now) {
@@ -150,6 +156,7 @@ class RunQueue {
   Shares& shares_;
   WaitBreakdown& waits_;
   const Root& root_;
+  Reserves reserves_;
   std::array<Heap<Queue, std::uint64_t, &Queue::hook>, 2> ready_;  // by tag
   Heap<Queue, std::uint64_t, &Queue::hook> later_;                 // by tag
   std::array<Heap<Queue, std::uint64_t, &Queue::hook>, 2> spare_;  // by arrival

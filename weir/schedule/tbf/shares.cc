@@ -11,6 +11,8 @@ namespace {
 // Virtual time of one token of a job with one node: fine enough for thousands of nodes, since
 // remainders are carried, and enough for decades at a million operations a second.
 constexpr std::uint64_t kUnitsPerOp = 4096;
+// The same for a few large requests, if they cost their size.
+constexpr std::uint64_t kAheadBytes = std::uint64_t{8} << 20;
 // Loans to the high head go before those to the regular one.
 constexpr std::uint64_t kRegularLoan = std::uint64_t{1} << 63;
 
@@ -71,6 +73,19 @@ bool Shares::is_in_use(const JobId& job, Instant now) const {
   return !share->bucket.tokens.can_take(share->shape->depth(), *share->shape, now);
 }
 
+std::uint64_t Shares::ahead_max(const Cost& cost) {
+  return cost.kind() == Cost::Kind::kOp ? 8 * kUnitsPerOp : kAheadBytes;
+}
+
+bool Shares::charge_reserved(Share& share, Tokens cost, Instant now) {
+  share.reserved += cost;
+  if (!share.paces()) return false;
+  const Tokens debt = share.bucket.tokens.debt(*share.shape, now);
+  const Tokens most = share.shape->depth() - std::min(share.shape->depth(), debt);
+  share.bucket.tokens.charge(std::min(cost, most), *share.shape, now);
+  return cost <= most;
+}
+
 Shares::Change Shares::set(Share& share, std::optional<Rate> rate, Tokens depth,
                            std::uint64_t nodes, Instant now) {
   WEIR_ASSERT(nodes > 0, nodes);
@@ -106,6 +121,7 @@ Shares::Change Shares::drop(const JobId& job) {
   share->shape.reset();
   share->borrowed = {};
   share->lent = {};
+  share->reserved = {};
   if (share->queues > 0) return Change::kKind;
   forget(*share);
   return Change::kNone;

@@ -52,10 +52,15 @@ class Shares {
   // Whether the job's share has a bucket that is not full.
   bool is_in_use(const JobId& job, Instant now) const;
 
+  // A request ran under a reservation: it is part of the share, which may get into debt by up to
+  // its depth. Returns whether the share paid all of it.
+  static bool charge_reserved(Share& share, Tokens cost, Instant now);
   // Lends tokens that spilled from its bucket, or drops them.
   static void settle_spill(Share& share, Instant now);
   // What a cost adds to a tag: cost / nodes in units of virtual time; `part` carries the remainder.
   static std::uint64_t weigh(const Share& share, Tokens cost, std::uint64_t& part);
+  // How far reservations may move a tag ahead of virtual time: a few requests of one node.
+  static std::uint64_t ahead_max(const Cost& cost);
 
   // ---- loans ----
 

@@ -45,9 +45,9 @@ class Shared {
   }
   void root(std::uint64_t rate, std::uint64_t rested, std::uint64_t busy) {
     const Rate per_second = Rate::per_second(rate);
-    tbf().set_root(RootBucket{.rested = BucketShape(per_second, Tokens{rested}),
-                              .busy = BucketShape(per_second, Tokens{busy})},
-                   now);
+    gate.set_root(RootBucket{.rested = BucketShape(per_second, Tokens{rested}),
+                             .busy = BucketShape(per_second, Tokens{busy})},
+                  now);
   }
   void send(const std::string& job, int count, Head head = Head::kRegular) {
     for (int i = 0; i < count; ++i) {

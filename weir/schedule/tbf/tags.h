@@ -20,7 +20,8 @@ namespace weir::tbf {
 
 class Tags {
  public:
-  explicit Tags(const std::optional<Sharing>& sharing) : sharing_(sharing) {}
+  explicit Tags(const std::optional<Sharing>& sharing)
+      : sharing_(sharing), ahead_max_(sharing ? Shares::ahead_max(sharing->cost) : kAheadMax) {}
 
   // The tag of the queue's class, or of its job.
   std::uint64_t& owner_tag(const Queue& queue) const {
@@ -44,6 +45,19 @@ class Tags {
     Share& share = *queue.share();
     step(share.tag, Shares::weigh(share, sharing_->cost.of(request.bytes), share.tag_part));
   }
+  // A request of the queue runs under its reservation, out of order: virtual time stays, and the
+  // tag gets only so far ahead of it that the queue has its turn soon after the reservation ends.
+  void step_reserved(Queue& queue, const Request& request) {
+    std::uint64_t& tag = owner_tag(queue);
+    const std::uint64_t most = std::max(tag, virtual_ns_ + ahead_max_);
+    if (!sharing_) {
+      advance(tag, queue.limits->tag_step(request.bytes));
+    } else {
+      Share& share = *queue.share();
+      advance(tag, Shares::weigh(share, sharing_->cost.of(request.bytes), share.tag_part));
+    }
+    tag = std::min(tag, most);
+  }
   void step(std::uint64_t& tag, std::uint64_t by) {
     virtual_ns_ = std::max(virtual_ns_, tag);
     advance(tag, by);
@@ -53,7 +67,10 @@ class Tags {
   // Virtual time does not start at 0, so that tags can be behind it.
   static constexpr std::uint64_t kStart = std::uint64_t{1} << 62;
 
+  static constexpr std::uint64_t kAheadMax = 1'000'000'000;  // 1 s under limits
+
   std::optional<Sharing> sharing_;
+  std::uint64_t ahead_max_;
   std::uint64_t virtual_ns_ = kStart;
 };
 

@@ -8,7 +8,9 @@ bool Class::is_full(Instant now) {
   each_bucket(Bytes{0}, [&](Bucket& bucket, const BucketShape& shape, Tokens) {
     full = full && bucket.tokens.can_take(shape.depth(), shape, now);
   });
-  return full;
+  if (!full || reservation == nullptr) return full;
+  const BucketShape& reserved = pace->shapes.reserve->rested;
+  return reservation->tokens.can_take(reserved.depth(), reserved, now);
 }
 
 void Class::open_to_others() {
@@ -19,6 +21,14 @@ void Class::open_to_others() {
 }
 
 void Class::reshape(const Shapes& from, const Shapes& to, Instant now) {
+  if (!to.reserve) {
+    reservation.reset();
+  } else if (reservation != nullptr && from.reserves_alike(to)) {
+    reservation->tokens.reshape(from.reserve->busy, to.reserve->busy, now);
+  } else {
+    reservation = std::make_unique<Reservation>();
+    reservation->tokens = TokenBucket::full(to.reserve->rested, now);
+  }
   const auto reshaped = [&](const Bucket* bucket, const std::optional<BucketShape>& before,
                             const std::optional<BucketShape>& after) {
     if (!after) return TokenBucket::empty(now);

@@ -12,6 +12,7 @@
 //   Pace    the current limits of a rule. The classes of one rule share one, but a class of a rule
 //           with scope=cluster may have its own: its slice.
 //   Share   a job's share: a bucket, a weight, and tokens lent and borrowed.
+//   Reservation  tokens with which a class runs before others (reserve=), and its queues.
 #pragma once
 
 #include <algorithm>
@@ -47,10 +48,20 @@ struct Extra;
 struct LoneClass;
 struct Pace;
 struct Queue;
+struct Reservation;
 struct RuleState;
 struct Share;
 
 inline std::size_t index(Head head) { return static_cast<std::size_t>(head); }
+
+// The bucket of a reservation, with two depths.
+struct ReserveShape {
+  BucketShape rested;  // after a time in which no request could use it
+  BucketShape busy;    // while requests wait for it; at least as deep
+  bool in_bytes = false;
+
+  bool operator==(const ReserveShape&) const = default;
+};
 
 // The buckets of a rule; neither: no limit. The fields that the usual decision needs are first.
 struct Shapes {
@@ -60,12 +71,18 @@ struct Shapes {
   bool is_sliced = false;    // a slice of a cluster-wide limit
   std::optional<BucketShape> ops;
   std::optional<BucketShape> bytes;
+  std::optional<ReserveShape> reserve = {};
 
   bool operator==(const Shapes&) const = default;
   // Whether a request takes the same amounts from the same buckets.
   bool takes_alike(const Shapes& other) const {
     return cost == other.cost && ops.has_value() == other.ops.has_value() &&
-           bytes.has_value() == other.bytes.has_value();
+           bytes.has_value() == other.bytes.has_value() && reserves_alike(other);
+  }
+  // Whether it has a reservation of the same kind, or none.
+  bool reserves_alike(const Shapes& other) const {
+    if (!reserve || !other.reserve) return reserve.has_value() == other.reserve.has_value();
+    return reserve->in_bytes == other.reserve->in_bytes;
   }
 };
 
@@ -127,6 +144,7 @@ class Receipt {
   static constexpr std::uint64_t kShare = 4;
   static constexpr std::uint64_t kLoan = 8;
   static constexpr std::uint64_t kRoot = 16;
+  static constexpr std::uint64_t kReserve = 32;
 
   Receipt(std::uint32_t payers, std::uint64_t parts)
       : word_(std::uint64_t{payers} << kPartBits | parts) {}
@@ -176,6 +194,11 @@ struct Class {
     if (shapes.ops) return static_cast<std::uint64_t>(shapes.ops->fill_time().count());
     return shapes.bytes ? static_cast<std::uint64_t>(shapes.bytes->fill_time().count()) : 0;
   }
+  // What a request takes from its reservation. REQUIRES: it has one.
+  Tokens reserve_cost(Bytes size) const {
+    const Shapes& shapes = pace->shapes;
+    return shapes.reserve->in_bytes ? Tokens{size.count()} : shapes.cost.of(size);
+  }
   // Queues other than its host may use it.
   void open_to_others();
   // Balances are kept. A new bucket starts full; a bucket of a slice has the tokens since the rule
@@ -186,6 +209,7 @@ struct Class {
   Bucket main;  // of operations; of bytes if only bytes are limited
   std::uint64_t tag = 0;
   std::unique_ptr<Bucket> second;
+  std::unique_ptr<Reservation> reservation;
   ClassTotals totals;
   std::uint32_t users = 0;          // queues
   std::array<bool, 2> is_listed{};  // counted as a reference of the rule of each head
@@ -207,6 +231,10 @@ struct Extra {
   Share* share = nullptr;
   std::uint32_t group = 0;  // of its client, if there are groups
   bool is_later = false;    // another group is preferred
+  // The class of the lowest layer that has a reservation; nullptr: none.
+  Class* reserving = nullptr;
+  Queue* queue = nullptr;  // whose Extra this is
+  HeapHook reserve_hook;   // in the order of its reservation
 };
 
 struct Queue {
@@ -245,6 +273,7 @@ struct Queue {
     return extra == nullptr && limits->main.waiters == nullptr && limits->pace->shapes.is_ops_only;
   }
   Share* share() const { return extra == nullptr ? nullptr : extra->share; }
+  Class* reserving() const { return extra == nullptr ? nullptr : extra->reserving; }
   // A request arrives, or leaves.
   void join(const Request& request) { *counted += {1, request.bytes.count()}; }
   void part(const Request& request) { *counted -= {1, request.bytes.count()}; }
@@ -278,6 +307,21 @@ struct BucketWaiters {
   Heap<Queue, std::uint64_t, &Queue::hook> queues;
 };
 
+// Queues of one head that a reservation can pay for, in order of tags.
+struct ReserveLine {
+  HeapHook hook;
+  Heap<Extra, std::uint64_t, &Extra::reserve_hook> queues;
+};
+
+struct Reservation {
+  bool is_offered() const { return !lines[0].queues.empty() || !lines[1].queues.empty(); }
+
+  TokenBucket tokens = TokenBucket::empty(Instant::min());
+  Instant unused_since = Instant::min();  // unless it is offered
+  bool was_offered = false;               // since the last report
+  std::array<ReserveLine, 2> lines;       // by head
+};
+
 // Whether a queue waits there, or was released and has not been served.
 inline bool Bucket::is_occupied() const {
   return waiters != nullptr && (waiters->first != nullptr || waiters->ahead != nullptr);
@@ -299,6 +343,7 @@ struct Share {
   std::uint64_t loan_part = 0;
   Tokens borrowed;
   Tokens lent;
+  Tokens reserved;  // of requests that ran under a reservation
   std::uint32_t queues = 0;
   std::uint32_t busy = 0;  // queues with requests
   bool active = false;     // set by the controller

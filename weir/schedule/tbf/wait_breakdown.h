@@ -53,6 +53,7 @@ class WaitBreakdown {
     QueueWait& wait = wait_of(queue);
     wait.base += ns_of(now);
     --wait.length;
+    ++wait.left;
   }
   void count(Queue& queue, Order order, Instant now) {
     QueueWait& wait = wait_of(queue);
@@ -71,14 +72,14 @@ class WaitBreakdown {
   }
   void root_paid() { root_refused_ = kNever; }
 
-  // For every watched queue, up to now: visit(queue, waiting, begun, delays).
+  // For every watched queue, up to now: visit(queue, waiting, left, begun, delays).
   template <class OrderOf, class Visit>
   void visit(Instant now, OrderOf order_of, Visit visit) const {
     for (const QueueWait& wait : waits_) {
       if (wait.queue == nullptr) continue;
       DelaySums delays = wait.delays;
       add_delays(*wait.queue, order_of(*wait.queue), now, delays);
-      visit(*wait.queue, static_cast<std::uint32_t>(wait.length), wait.begun, delays);
+      visit(*wait.queue, static_cast<std::uint32_t>(wait.length), wait.left, wait.begun, delays);
     }
   }
 
@@ -90,6 +91,7 @@ class WaitBreakdown {
     Queue* queue = nullptr;
     std::uint64_t base = 0;
     std::uint64_t length = 0;   // requests in the queue
+    std::uint64_t left = 0;     // requests that were in it before
     std::uint64_t counted = 0;  // the time already counted in `delays`
     DelaySums delays{};
     Instant begun{};

@@ -152,7 +152,7 @@ void change_something(World& world, Rng& rng, bool shares) {
       world.gate.engine(Head::kRegular)->drop_share(JobId(job), world.now);
       break;
     case 4:
-      world.gate.engine(Head::kRegular)->set_root(root_of(1 + rng.below(3000), 3), world.now);
+      world.gate.set_root(root_of(1 + rng.below(3000), 3), world.now);
       break;
     default:
       world.gate.engine(Head::kRegular)
@@ -271,7 +271,7 @@ TEST(TbfWaits, TheRateOfTheTargetHoldsUpWhoIsFirst) {
   World world(sharing_options());
   RuleEngine& tbf = *world.gate.engine(Head::kRegular);
   tbf.set_share(JobId("a"), Rate::per_second(1'000'000), Tokens{1000}, 1, world.now);
-  tbf.set_root(root_of(100, 1), world.now);
+  world.gate.set_root(root_of(100, 1), world.now);
   world.admit("a");
   world.run();
   world.finish_all();

@@ -20,7 +20,7 @@ LustreRules::LustreRules(RivalSetup setup)
     : Rival(std::move(setup)), filter_(FieldSet{Field::kJobid}, kRateDefault, kDepth) {
   const RivalSetup& of = this->setup();
   for (std::size_t i = 0; i < of.names.size(); ++i) {
-    RuleSpec rule{.name = fmt::format("r{}", i), .conds = fmt::format("jobid={{{}}}", of.names[i])};
+    RuleSpec rule{.name = fmt::format("r{}", i), .conds = conds_for_job(of.names[i])};
     rule.keys.rate =
         static_cast<std::uint32_t>(tokens_in(of.share_of(i), std::chrono::seconds{1}).count());
     const auto command = bind(start_of(std::move(rule)), FieldSet{Field::kJobid});

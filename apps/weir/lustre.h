@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Common code of the actions of weir lustre: their arguments, and how they are read. One file for
+// each group of actions:
+//
+//   lustre.cc          the command line, and check
+//   lustre_run.cc      run, which adjusts the rules
+//   lustre_record.cc   record and what-if
+//   lustre_show.cc     status, top, explain, ledger and metrics, from the control socket of a run
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/weir/command.h"
+#include "apps/weir/remote.h"
+#include "weir/adapt/rule_controller.h"
+#include "weir/base/result.h"
+#include "weir/base/time.h"
+#include "weir/config/slurm.h"
+#include "weir/lustre/names.h"
+#include "weir/lustre/recorder.h"
+#include "weir/lustre/server.h"
+#include "weir/lustre/tree.h"
+
+namespace weir::app {
+
+struct LustreArguments {
+  std::string action;
+  std::string object;  // a recording, or a job
+  std::string root;
+  std::string map = "/var/lib/weir/lustre.map";
+  std::string prefix{lustre::Names::kPrefixDefault};
+  std::string algorithm = "weir";
+  std::optional<std::string> period;
+  std::string capacity = "auto";
+  std::string dead_man = "5s";
+  std::string lctl = "auto";
+  std::string lctl_program = "lctl";
+  std::optional<std::string> nodes;
+  std::string job_pattern = "%j";
+  std::string slurm_every = "10s";
+  std::string squeue = "squeue";
+  std::string size = "100MB";
+  Remote remote;
+  std::uint64_t rounds = 0;
+  std::uint32_t step = 10;
+  bool dry_run = false;
+  bool set_policy = false;
+  bool slurm = false;
+  bool verbose = false;
+};
+
+// Where `weir lustre run` listens, and the other actions ask, unless they are told otherwise.
+inline constexpr const char* kLustreSocket = "/run/weir-lustre.sock";
+
+// The services whose rules are adjusted.
+inline constexpr const lustre::Service* kLustreServices[] = {&lustre::kOstService};
+
+lustre::HostTree::Options tree_options(const LustreArguments& arguments);
+Exit exit_for(const Error& error);
+[[noreturn]] void give_up(const Error& error);
+Nanoseconds duration_of(const std::string& text, const char* option, Nanoseconds least,
+                        Nanoseconds most);
+// --algorithm, --period, --step and --capacity.
+RuleController::Options controller_options(const LustreArguments& arguments);
+std::vector<config::JobNodes> nodes_of(const LustreArguments& arguments);
+// Of the map, if there is a file: it has its first line at least, so an empty one was truncated by
+// another program.
+lustre::Names read_names(const LustreArguments& arguments, const std::optional<std::string>& map);
+int run_lustre(const LustreArguments& arguments);
+int record_lustre(const LustreArguments& arguments);
+int decide_over_recording(const LustreArguments& arguments);
+// status, top, explain, ledger and metrics of a running driver.
+int show_lustre(const LustreArguments& arguments);
+
+}  // namespace weir::app

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The control socket of weir lustre run: what the driver does, for people and for Prometheus. It
+// changes nothing.
+//
+//   GET /v1/lustre                   all services: load, counters, jobs
+//   GET /v1/lustre/explain?job=JOB   a sentence for each service that knows the job
+//   GET /metrics
+//
+// publish() is called by the loop of the driver and passes a value to the thread of the server,
+// which answers from the last one.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "weir/base/result.h"
+#include "weir/base/time.h"
+#include "weir/control/http.h"
+#include "weir/lustre/status.h"
+
+namespace weir::app {
+
+class LustreControl {
+ public:
+  // EADDRINUSE and others: the path cannot be used.
+  static Result<std::unique_ptr<LustreControl>> create(const std::string& socket);
+  ~LustreControl();
+  LustreControl(const LustreControl&) = delete;
+  LustreControl& operator=(const LustreControl&) = delete;
+
+  // `wall`: the time of the statuses, since 1970.
+  void publish(std::vector<lustre::Status> services, std::chrono::sys_time<Nanoseconds> wall);
+
+  // The answers, which need no server.
+  struct Published {
+    std::vector<lustre::Status> services;
+    std::chrono::sys_time<Nanoseconds> wall;
+  };
+  static control::HttpResponse answer(const Published& published,
+                                      const control::HttpRequest& request);
+
+ private:
+  LustreControl() = default;
+
+  std::shared_ptr<const Published> published_;  // used in the thread only
+  std::unique_ptr<control::HttpServer> http_;
+  std::thread thread_;
+};
+
+}  // namespace weir::app

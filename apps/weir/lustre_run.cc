@@ -1,0 +1,523 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// weir lustre run: the loop of the drivers of a node, one for each service, with their guard, their
+// map, Slurm and the control socket.
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include <fmt/core.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include "apps/weir/lustre.h"
+#include "apps/weir/lustre_control.h"
+#include "apps/weir/slurm_poll.h"
+#include "weir/base/quote.h"
+#include "weir/base/units.h"
+#include "weir/control/audit.h"
+#include "weir/host/clock.h"
+#include "weir/host/files.h"
+#include "weir/host/heap.h"
+#include "weir/host/signals.h"
+#include "weir/host/state_file.h"
+#include "weir/host/timer_fd.h"
+#include "weir/lustre/driver.h"
+#include "weir/lustre/guard.h"
+#include "weir/lustre/status.h"
+
+namespace weir::app {
+namespace {
+
+// In a row, while the server can be read: waiting would not help.
+constexpr int kFailedWritesMax = 20;
+// Rounds in a row that take more than half of the period, before it is lengthened.
+constexpr int kSlowRounds = 5;
+// The guard of a run that has just died may still be running.
+constexpr Nanoseconds kLockPatience = std::chrono::seconds{3};
+constexpr Nanoseconds kLockPause = std::chrono::milliseconds{50};
+// Between two updates of what the control socket shows.
+constexpr Nanoseconds kPublishEvery = std::chrono::milliseconds{200};
+// Lines of the summary of a dry run.
+constexpr std::size_t kSummaryMax = 20;
+
+static_assert(lustre::Names::kTextMax <= host::StateFile::kSizeMax);
+
+// Of something that another process may still hold.
+template <class Open>
+auto open_patiently(Open open, const char* option) {
+  for (Nanoseconds waited{0};; waited += kLockPause) {
+    auto opened = open();
+    if (opened || opened.error().code != std::errc::device_or_resource_busy ||
+        waited >= kLockPatience) {
+      return value_or_fail(std::move(opened), Exit::kCantCreate, option);
+    }
+    poll(nullptr, 0, static_cast<int>(kLockPause / std::chrono::milliseconds{1}));
+  }
+}
+
+// Called by the guard, in its own process.
+void remove_rules(const LustreArguments& arguments, lustre::Guard::Reason reason) {
+  const host::LogWriter log;
+  std::optional<host::StateFile> lock;
+  if (reason == lustre::Guard::Reason::kGone) {
+    auto file = host::StateFile::open(arguments.map);
+    if (file) {
+      lock.emplace(std::move(*file));
+    } else if (file.error().code == std::errc::device_or_resource_busy) {
+      return;  // another run has taken over
+    }
+  }
+  const auto text = host::read_file(arguments.map);
+  auto names = lustre::Names::read(arguments.prefix, text.value_or(""));
+  if (!names) return;
+  lustre::HostTree tree(tree_options(arguments));
+  for (const lustre::Service* service : kLustreServices) {
+    lustre::Driver::Options options;
+    options.service = service;
+    lustre::Driver driver(
+        options, tree, *names, [](std::string_view) { return Result<void>{}; },
+        [](std::string_view, std::string_view) {});
+    const auto removed = driver.remove_all();
+    // A run that never started, or had no rules, leaves nothing to report.
+    if (removed && driver.counters().writes == 0) continue;
+    print_error("weir lustre: guard: the driver {}; its rules on {} {}\n",
+                reason == lustre::Guard::Reason::kGone ? "is gone" : "hangs", service->name,
+                removed ? "are removed" : "cannot be removed: " + removed.error().message());
+  }
+}
+
+class LustreRun {
+ public:
+  explicit LustreRun(const LustreArguments& arguments)
+      : arguments_(arguments),
+        controller_(controller_options(arguments)),
+        period_(controller_.period),
+        tree_(tree_options(arguments)) {}
+
+  int run() {
+    host::pin_heap_thresholds();
+    read_options();
+    if (!arguments_.dry_run) {
+      guard_.emplace(value_or_fail(
+          lustre::Guard::start(patience_, [&](auto reason) { remove_rules(arguments_, reason); }),
+          Exit::kIoErr, ""));
+      map_.emplace(open_patiently([&] { return host::StateFile::open(arguments_.map); }, "--map"));
+      server_lock_ = open_patiently([&] { return tree_.lock_server(); }, "");
+    }
+    const host::LogWriter log;  // created after the guard is forked, because it has a thread
+    const bool has_map = map_ && !map_->is_new();
+    names_.emplace(read_names(arguments_, has_map ? std::optional(map_->text()) : std::nullopt));
+    if (!prepare_services()) return 0;
+    auto signals = value_or_fail(host::SignalFd::create({SIGTERM, SIGINT}), Exit::kIoErr, "");
+    auto timer = value_or_fail(host::TimerFd::create(), Exit::kIoErr, "");
+    open_control();
+    if (arguments_.slurm) {
+      slurm_.emplace(arguments_.squeue, slurm_every_);
+    }
+    host::notify_manager("READY=1");
+    in_files_before_ = tree_.in_files();
+    print_error("weir lustre: adjusting the rules of {} every {}{}{}\n", services_text(),
+                print_duration(period_),
+                arguments_.algorithm == "paper" ? " with the published algorithm" : "",
+                arguments_.dry_run ? " (dry run)" : "");
+    loop(signals, timer);
+    return finish();
+  }
+
+ private:
+  struct Served {
+    const lustre::Service* service;
+    std::unique_ptr<lustre::Driver> driver;
+    lustre::StatusKeeper keeper;
+    std::string told;  // the problem that was reported last
+    std::optional<Instant> policy_set_at = {};
+    std::uint64_t failed_writes = 0;  // at the last round
+    std::uint64_t writes = 0;
+    int failed_in_a_row = 0;
+  };
+
+  // Parses all options before anything is started, so that an error needs no cleanup.
+  void read_options() {
+    if (arguments_.slurm) {
+      pattern_ = value_or_fail(config::JobPattern::parse(arguments_.job_pattern), Exit::kUsage,
+                               "--job-pattern");
+      slurm_every_ = duration_of(arguments_.slurm_every, "--slurm-every", std::chrono::seconds{1},
+                                 std::chrono::hours{1});
+    }
+    patience_ = duration_of(arguments_.dead_man, "--dead-man", period_ * 2, std::chrono::hours{1});
+    nodes_ = nodes_of(arguments_);
+    (void)read_names(arguments_, std::nullopt);
+  }
+
+  std::string services_text() const {
+    std::string text;
+    for (const Served& served : services_) {
+      text += (text.empty() ? "" : " and ") + std::string(served.service->name);
+    }
+    return text;
+  }
+
+  // False if there is nothing to do: a dry run does not start tbf.
+  bool prepare_services() {
+    for (const lustre::Service* service : kLustreServices) {
+      const auto cpts = prepare_policy(*service);
+      if (cpts) make_driver(*service, *cpts);
+    }
+    return !services_.empty();
+  }
+
+  // The number of CPTs that the service uses; the server may have more. None in a dry run that
+  // would have to start tbf first.
+  std::optional<std::uint32_t> prepare_policy(const lustre::Service& service) {
+    const auto policies = lustre::policies_of(tree_, service);
+    const auto type = policies ? lustre::type_of(*policies, service)
+                               : Result<std::string>(tl::unexpected(policies.error()));
+    const bool is_curable = policies || policies.error().code == std::errc::invalid_argument;
+    if (!type && arguments_.set_policy && arguments_.dry_run && is_curable) {
+      for (const char* const command : {"fifo", "tbf jobid"}) {
+        fmt::print("{:<60} # nrs_policies: {}\n", command, type.error().what);
+      }
+      print_error("weir lustre: without tbf there are no rules to show\n");
+      return std::nullopt;
+    }
+    if (!type && arguments_.set_policy) {
+      const auto wait = [] { return poll(nullptr, 0, 50) == 0; };
+      print_error("weir lustre: starting 'tbf jobid' on {}\n", service.name);
+      const auto set = lustre::set_policy(tree_, wait, service);
+      if (!set) give_up(set.error());
+    } else if (!type) {
+      give_up(type.error());
+    }
+    const auto view = lustre::look(tree_, service);
+    if (!view) give_up(view.error());
+    return static_cast<std::uint32_t>(view->rules.regular.size());
+  }
+
+  void make_driver(const lustre::Service& service, std::uint32_t cpts) {
+    lustre::Driver::Options options;
+    options.dry_run = arguments_.dry_run;
+    options.controller = controller_;
+    options.controller.cpts = cpts;
+    options.controller.depth = lustre::depth_of(tree_);
+    options.patience = patience_;
+    options.service = &service;
+    auto driver = std::make_unique<lustre::Driver>(
+        options, tree_, *names_, [this](std::string_view text) { return map_->replace(text); },
+        [this](std::string_view command, std::string_view reason) {
+          if (!arguments_.dry_run && !arguments_.verbose) return;
+          fmt::print("{:<60} # {}\n", command, reason);
+          std::fflush(stdout);
+        });
+    driver->on_written(
+        [&service](const lustre::Driver::Written& written) { audit(service, written); });
+    for (const config::JobNodes& size : nodes_) {
+      check(driver->set_nodes(JobId(size.job), size.nodes), Exit::kDataErr, "--nodes");
+    }
+    services_.push_back(
+        {.service = &service, .driver = std::move(driver), .keeper = {}, .told = {}});
+  }
+
+  // The generation is the number of the period.
+  static void audit(const lustre::Service& service, const lustre::Driver::Written& written) {
+    const auto text = [](std::optional<std::uint32_t> rate) {
+      return rate ? fmt::format("{}/s", *rate) : std::string("none");
+    };
+    const std::string line = control::audit_line(
+        {.who = fmt::format("weir lustre pid {}", getpid()),
+         .what = std::string(written.command),
+         .on = std::string(service.parameter) + ".nrs_tbf_rule",
+         .before = text(written.before),
+         .after = fmt::format("{}, because {}", text(written.after), written.reason),
+         .generation = std::to_string(written.round),
+         .error = written.error == nullptr ? std::string() : written.error->what});
+    print_error("{}\n", line);
+  }
+
+  void open_control() {
+    std::string path = arguments_.remote.socket;
+    if (path.empty() && arguments_.root.empty() && !arguments_.dry_run) path = kLustreSocket;
+    if (path.empty() || path == "none") return;
+    control_ = value_or_fail(LustreControl::create(path), Exit::kCantCreate, "--control");
+  }
+
+  void publish(Instant now) {
+    for (Served& served : services_) served.keeper.count(*served.driver, now);
+    if (!control_ || (published_at_ && now - *published_at_ < kPublishEvery)) return;
+    published_at_ = now;
+    std::vector<lustre::Status> statuses;
+    statuses.reserve(services_.size());
+    for (const Served& served : services_) {
+      statuses.push_back(served.keeper.status(*served.driver, now));
+    }
+    control_->publish(std::move(statuses), host::wall_now());
+  }
+
+  void loop(host::SignalFd& signals, host::TimerFd& timer) {
+    // The published algorithm looks once in a period.
+    const bool is_paper = controller_.mode == RuleController::Mode::kPaper;
+    const int parts = is_paper ? 1 : lustre::Driver::kGlances;
+    Instant next = host::now();
+    for (std::uint64_t rounds = 0; arguments_.rounds == 0 || rounds < arguments_.rounds; ++rounds) {
+      if (guard_) guard_->beat();
+      const Instant began = host::now();
+      for (Served& served : services_) one_round(served);
+      keep_period(host::now() - began);
+      publish(host::now());
+      const Nanoseconds part = period_ / parts;
+      for (int glances = 0; glances < parts; ++glances) {
+        if (glances > 0) {
+          for (Served& served : services_) one_glance(served);
+        }
+        next = std::max(next + part, host::now() + part / 4);  // never a busy loop
+        timer.arm(next);
+        if (!wait(signals, timer)) return;
+      }
+    }
+  }
+
+  // A period that rounds cannot keep, because there are many jobs, is lengthened so that at most
+  // half of it is spent in rounds.
+  void keep_period(Nanoseconds took) {
+    slow_rounds_ = took > period_ / 2 ? slow_rounds_ + 1 : 0;
+    if (took > period_) ++late_rounds_;
+    const Nanoseconds longest = std::min<Nanoseconds>(std::chrono::seconds{10}, patience_ / 2);
+    if (slow_rounds_ < kSlowRounds || period_ >= longest) return;
+    slow_rounds_ = 0;
+    period_ = std::min(std::max(took * 2, period_ * 3 / 2), longest);
+    if (std::exchange(told_period_, true)) return;
+    print_error(
+        "weir lustre: a round takes {}, too long for a period of {}; the period is {} now and "
+        "may grow further\n",
+        print_duration(std::chrono::ceil<std::chrono::milliseconds>(took)),
+        print_duration(controller_.period),
+        print_duration(std::chrono::ceil<std::chrono::milliseconds>(period_)));
+  }
+
+  // False if it must exit.
+  bool wait(host::SignalFd& signals, host::TimerFd& timer) {
+    for (;;) {
+      if (slurm_) slurm_->tick(host::now(), [this](std::string_view text) { take_sizes(text); });
+      pollfd waiting[] = {{signals.fd(), POLLIN, 0},
+                          {timer.fd(), POLLIN, 0},
+                          {slurm_ ? slurm_->fd() : -1, POLLIN, 0}};
+      if (poll(waiting, std::size(waiting), -1) < 0) continue;
+      if (signals.next()) return false;
+      if (timer.acknowledge()) return true;
+    }
+  }
+
+  void take_sizes(std::string_view text) {
+    auto jobs = config::SlurmJobs::parse(text);
+    if (!jobs) return tell(services_.front(), jobs.error().message());
+    slurm_jobs_ = std::move(*jobs);
+    set_sizes();
+  }
+
+  std::size_t jobs_seen() const {
+    std::size_t count = 0;
+    for (const Served& served : services_) count += served.driver->controller().demands().size();
+    return count;
+  }
+
+  // If Slurm does not know the ids, those of the server's jobs are used.
+  void set_sizes() {
+    std::vector<std::string> seen;
+    if (!pattern_->is_known()) {
+      for (const Served& served : services_) {
+        for (const JobDemand& demand : served.driver->controller().demands()) {
+          seen.emplace_back(demand.job.text());
+        }
+      }
+      std::sort(seen.begin(), seen.end());
+      seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
+    }
+    sized_ = jobs_seen();
+    const config::SlurmJobs::Sizes sizes = slurm_jobs_->sizes(*pattern_, seen);
+    for (Served& served : services_) {
+      for (const JobId& job : sizes_) served.driver->forget_nodes(job);
+    }
+    sizes_.clear();
+    for (const config::JobNodes& size : sizes.jobs) {
+      const JobId job(size.job);
+      bool is_set = false;
+      for (Served& served : services_) {
+        is_set = served.driver->set_nodes(job, size.nodes).has_value() || is_set;
+      }
+      if (is_set) sizes_.push_back(job);
+    }
+    if (sizes.shared == shared_ && sizes.unknown == unknown_) return;
+    shared_ = sizes.shared;
+    unknown_ = sizes.unknown;
+    print_error(
+        "weir lustre: of {} job ids, {} belong to hosts that several jobs share and {} to no job "
+        "that Slurm knows; each counts as one node\n",
+        seen.size(), shared_, unknown_);
+  }
+
+  void size_new_jobs() {
+    const bool by_seen = slurm_jobs_ && !pattern_->is_known();
+    if (by_seen && jobs_seen() != sized_) set_sizes();
+  }
+
+  void one_round(Served& served) {
+    const Instant began = host::now();
+    const auto done = served.driver->round(began);
+    in_rounds_ += host::now() - began;
+    for (const std::string& news : served.driver->take_news()) {
+      print_error("weir lustre: {}: {}\n", served.service->name, news);
+    }
+    if (done) {
+      if (!served.told.empty()) print_error("weir lustre: working again\n");
+      served.told.clear();
+      size_new_jobs();
+    } else if (!keeps_policy(served, done.error())) {
+      note(served, done);
+    }
+    if (!has_given_up_writing(served)) return;
+    const bool removed = remove_all();
+    if (removed && guard_) guard_->dismiss();
+    throw Failure{Exit::kTempFail,
+                  fmt::format("writes failed in {} consecutive rounds; the rules were {}",
+                              kFailedWritesMax, removed ? "removed" : "left to the guard")};
+  }
+
+  bool remove_all() {
+    bool is_done = true;
+    for (Served& served : services_) is_done = served.driver->remove_all() && is_done;
+    return is_done;
+  }
+
+  // A server that was restarted runs fifo. With --set-policy, tbf is started again, at most once in
+  // the time after which the guard acts. False: the error is another one.
+  bool keeps_policy(Served& served, const Error& error) {
+    const bool is_off = error.code == std::errc::no_such_device;
+    if (!arguments_.set_policy || arguments_.dry_run || !is_off) return false;
+    const Instant now = host::now();
+    if (served.policy_set_at && now - *served.policy_set_at < patience_) return true;
+    served.policy_set_at = now;
+    const auto policies = lustre::policies_of(tree_, *served.service);
+    if (!policies || lustre::type_of(*policies, *served.service)) return false;
+    print_error("weir lustre: tbf does not run on {}; starting 'tbf jobid' again\n",
+                served.service->name);
+    note(served, lustre::set_policy(
+                     tree_,
+                     [&] {
+                       if (guard_) guard_->beat();
+                       return host::now() < now + patience_ && poll(nullptr, 0, 50) == 0;
+                     },
+                     *served.service));
+    return true;
+  }
+
+  // A round without writes, including its glances, gives no information about the server.
+  static bool has_given_up_writing(Served& served) {
+    const auto& counters = served.driver->counters();
+    const bool failed = counters.failed_writes != served.failed_writes;
+    const bool wrote = counters.writes != served.writes;
+    served.failed_writes = counters.failed_writes;
+    served.writes = counters.writes;
+    if (failed) ++served.failed_in_a_row;
+    if (wrote) served.failed_in_a_row = 0;
+    return served.failed_in_a_row >= kFailedWritesMax;
+  }
+
+  void one_glance(Served& served) {
+    const Instant began = host::now();
+    note(served, served.driver->glance(began));
+    in_rounds_ += host::now() - began;
+  }
+
+  static void note(Served& served, const Result<void>& done) {
+    if (!done) tell(served, done.error().message());
+  }
+
+  // Logs the same problem once.
+  static void tell(Served& served, const std::string& message) {
+    if (message == served.told) return;
+    served.told = message;
+    print_error("weir lustre: {}; trying again\n", message);
+  }
+
+  // Which jobs would have been held.
+  void summarize(const Served& served) const {
+    auto jobs = served.driver->holds().list(host::now());
+    std::stable_sort(jobs.begin(), jobs.end(),
+                     [](const auto& a, const auto& b) { return a.hold.total > b.hold.total; });
+    fmt::print("{}: {}\n", served.service->name,
+               jobs.empty() ? "no job would have been held" : "jobs that would have been held");
+    for (std::size_t i = 0; i < std::min(jobs.size(), kSummaryMax); ++i) {
+      const lustre::Hold& hold = jobs[i].hold;
+      fmt::print("  {:<32} {} time{}, {} in all, {} at most, lowest rate {}\n",
+                 quote(jobs[i].job.text()), hold.times, hold.times == 1 ? "" : "s",
+                 print_duration(std::chrono::ceil<std::chrono::milliseconds>(hold.total)),
+                 print_duration(std::chrono::ceil<std::chrono::milliseconds>(hold.longest)),
+                 hold.lowest);
+    }
+    if (jobs.size() > kSummaryMax) fmt::print("  and {} other jobs\n", jobs.size() - kSummaryMax);
+    std::fflush(stdout);
+  }
+
+  int finish() {
+    const Nanoseconds in_files = tree_.in_files() - in_files_before_;
+    lustre::Driver::Counters sum;
+    for (Served& served : services_) {
+      if (arguments_.dry_run) {
+        summarize(served);
+      } else if (const auto removed = served.driver->remove_all(); !removed) {
+        give_up(removed.error());
+      }
+      const auto& counters = served.driver->counters();
+      sum.rounds = std::max(sum.rounds, counters.rounds);
+      sum.writes += counters.writes;
+      sum.failed_writes += counters.failed_writes;
+      sum.repairs += counters.repairs;
+    }
+    if (guard_) guard_->dismiss();
+    const auto rounds = static_cast<std::int64_t>(std::max<std::uint64_t>(sum.rounds, 1));
+    const auto us = [&](Nanoseconds time) { return time.count() / rounds / 1000; };
+    print_error(
+        "weir lustre: {} rounds, {} late, {} writes, {} failed, {} repairs, {} processes of lctl; "
+        "{} us a round and {} us in files\n",
+        sum.rounds, late_rounds_, sum.writes, sum.failed_writes, sum.repairs, tree_.lctl_started(),
+        us(in_rounds_ - in_files), us(in_files));
+    return 0;
+  }
+
+  const LustreArguments& arguments_;
+  RuleController::Options controller_;
+  Nanoseconds period_;  // now; it may be lengthened
+  Nanoseconds patience_{0};
+  Nanoseconds slurm_every_{0};
+  std::vector<config::JobNodes> nodes_;
+  lustre::HostTree tree_;
+  std::optional<lustre::Guard> guard_;
+  std::optional<host::StateFile> map_;
+  host::Fd server_lock_;
+  std::optional<lustre::Names> names_;
+  std::vector<Served> services_;
+  std::unique_ptr<LustreControl> control_;
+  std::optional<Instant> published_at_;
+  std::optional<SlurmPoll> slurm_;
+  std::optional<config::JobPattern> pattern_;
+  std::optional<config::SlurmJobs> slurm_jobs_;
+  std::vector<JobId> sizes_;
+  std::size_t sized_ = 0;  // ids that were seen then
+  std::uint64_t shared_ = 0;
+  std::uint64_t unknown_ = 0;
+  Nanoseconds in_rounds_{0};
+  int slow_rounds_ = 0;  // in a row
+  std::uint64_t late_rounds_ = 0;
+  bool told_period_ = false;
+  Nanoseconds in_files_before_{0};
+};
+
+}  // namespace
+
+int run_lustre(const LustreArguments& arguments) { return LustreRun(arguments).run(); }
+
+}  // namespace weir::app
