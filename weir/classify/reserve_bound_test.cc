@@ -27,8 +27,12 @@ std::string start(Bounded& rules, const std::string& text) {
   EXPECT_TRUE(command) << text;
   const std::array<const RuleList*, 2> lists = {&rules.regular, &rules.high};
   if (const auto done = rules.bound.check(*command, lists); !done) return done.error().message();
-  if (command->heads != Heads::kHigh) EXPECT_TRUE(rules.regular.apply(*command)) << text;
-  if (command->heads != Heads::kRegular) EXPECT_TRUE(rules.high.apply(*command)) << text;
+  if (command->heads != Heads::kHigh) {
+    EXPECT_TRUE(rules.regular.apply(*command)) << text;
+  }
+  if (command->heads != Heads::kRegular) {
+    EXPECT_TRUE(rules.high.apply(*command)) << text;
+  }
   return "";
 }
 

@@ -223,12 +223,12 @@ TEST(RuleSpec, ConditionsForAJobAreReadBack) {
     EXPECT_EQ(job_in_conds(conds.substr(conds.find('{'))), job) << "as lists of one field show it";
     const auto command = bind(start_of({.name = "a", .conds = conds}), {Field::kJobid});
     ASSERT_TRUE(command) << command.error().message();
-    EXPECT_TRUE(command->conditions.matches({.job = JobId(job)}));
-    EXPECT_FALSE(command->conditions.matches({.job = JobId("other")}));
+    EXPECT_TRUE(command->conditions.matches({.job = JobId(job), .nid = {}}));
+    EXPECT_FALSE(command->conditions.matches({.job = JobId("other"), .nid = {}}));
   }
   const auto all = bind(start_of({.name = "a", .conds = conds_for_all_jobs()}), {Field::kJobid});
   ASSERT_TRUE(all);
-  EXPECT_TRUE(all->conditions.matches({.job = JobId("other")}));
+  EXPECT_TRUE(all->conditions.matches({.job = JobId("other"), .nid = {}}));
   for (const char* const none : {"", "{}", "jobid={}", "uid={5}", "jobid=a", "jobid={a", "*"}) {
     EXPECT_EQ(job_in_conds(none), std::nullopt) << none;
   }
