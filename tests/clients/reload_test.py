@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The configuration file, edited while clients are served, and SIGHUP."""
 import pathlib
-import signal
 import subprocess
 import tempfile
 import threading
@@ -12,8 +11,6 @@ import nbd
 
 from server import RELEASE, STUCK, Server, WEIR
 
-LAST_LINES = ("configuration reloaded\n",
-              "the configuration was not changed\n")
 FILE = """
 [server]
 connections = {connections}
@@ -47,10 +44,7 @@ class Edited(unittest.TestCase):
         return Server("--config", str(self.path), *arguments, binary=binary)
 
     def hup(self, server, text):
-        """Sends SIGHUP, and waits for all log lines of the reload."""
-        before = len(server.log)
-        server.process.send_signal(signal.SIGHUP)
-        said = server.await_log(*LAST_LINES, since=before)
+        said = server.reload()
         self.assertIn(text, said)
         return said
 

@@ -96,6 +96,12 @@ class Server:
             time.sleep(0.01)
         return self.log[since:]
 
+    def reload(self):
+        """Sends SIGHUP and returns all log lines of the reload, of which its audit line is last."""
+        before = len(self.log)
+        self.process.send_signal(signal.SIGHUP)
+        return self.await_log("audit: reload ", since=before)
+
     def _read_log(self):
         for line in self.process.stderr or ():
             self.log += line

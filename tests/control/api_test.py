@@ -310,8 +310,7 @@ class Tcp(unittest.TestCase):
 
                 def reload(text, line):
                     path.write_text(text, encoding="utf-8")
-                    it.process.send_signal(signal.SIGHUP)
-                    wait_for(line, lambda: line in it.log)
+                    self.assertIn(line, it.reload())
                 reload("deploy write wr1te\nbroken\n", "the control tokens were not changed")
                 self.assertEqual(self.ask(it, "GET", "/v1/status", "r3ad"), 200, "as before")
                 reload("deploy write wr1te\n", "1 control tokens")
@@ -518,8 +517,7 @@ class Audit(unittest.TestCase):
             it.await_log('before="tbf jobid" after="fifo"')
             it.send("PUT", f"{SERVICE}/capacity", {"capacity": "500"})
             it.await_log('what="capacity=500" on="ost_io" before="auto" after="500"')
-            it.process.send_signal(signal.SIGHUP)
-            it.await_log("audit: reload ")
+            it.reload()
         self.assertIn("audit: stop ", it.log)
 
 

@@ -57,9 +57,7 @@ class Kept(unittest.TestCase):
         it.folder.cleanup()
 
     def reload(self, it):
-        before = len(it.log)
-        it.process.send_signal(signal.SIGHUP)
-        return "configuration reloaded" in it.await_log("configuration ", since=before)
+        return "configuration reloaded" in it.reload()
 
     def fill(self):
         """Fills the disk: nothing more fits, not even at the end of the journal."""

@@ -49,15 +49,21 @@ def stand_in(program, text="cat"):
 
 SQUEUE = stand_in("squeue", 'echo "{\\"jobs\\":[{\\"job_id\\":12,\\"node_count\\":4,'
                             '\\"job_state\\":\\"RUNNING\\",\\"user_id\\":1000}]}"')
-# A model of an OSS with two jobs, at the paths of Lustre.
+# A model of an OSS with two jobs, at the paths of Lustre, and a driver that knows them.
 LUSTRE = """
 mkdir /tmp/oss /var/lib/weir
 ASAN_OPTIONS=detect_leaks=0 "$WEIR_BUILD_DIR/tests/lustrefs" /tmp/oss cpts=2 tbf=jobid \
-  job=hog,16,4 burst=big,60,700,16 &
+  job=ior.500,16,4 burst=big,60,700,16 &
 until [ -e /tmp/oss/control ]; do kill -0 $!; sleep 0.02; done
 mount --bind /tmp/oss/proc/fs /proc/fs
 mount --bind /tmp/oss/sys/kernel/debug /sys/kernel/debug
 """
+DRIVEN = """
+weir lustre run &
+driver=$!
+until weir lustre explain ior.500 >known 2>&1; do kill -0 $driver; sleep 0.02; done
+"""
+NOT_DRIVEN = "kill $driver; wait $driver"
 PKI = """
 cd /tmp
 PYTHONPATH="$WEIR_SOURCE_DIR/tests/clients" python3 -c '
@@ -135,7 +141,8 @@ BEFORE = {
             + stand_in("rsync", "true"),
         "weir lock list": LOCKS_WITH_TLS,
     },
-    f"{MAN}-lustre.1.pod": {"": LUSTRE + SQUEUE},
+    f"{MAN}-lustre.1.pod": {"": LUSTRE + SQUEUE, "weir lustre explain": DRIVEN,
+                            "weir lustre run --slurm": NOT_DRIVEN},
     f"{MAN}-nfs.1.pod": {"": "echo 10.0.0.5 nfs.example.org >>/etc/hosts"},
     f"{MAN}-rule.1.pod": {"": serving()},
     f"{MAN}-rules.1.pod": {"": "echo 'start dd jobid={dd.*} rate=100' >site.rules"},

@@ -10,6 +10,7 @@
 #include "weir/base/assert.h"
 #include "weir/base/quote.h"
 #include "weir/classify/rule_list.h"
+#include "weir/classify/rule_spec.h"
 #include "weir/schedule/policy_kinds.h"
 
 namespace weir {
@@ -18,11 +19,6 @@ namespace {
 std::size_t index_of(Head head) { return static_cast<std::size_t>(head); }
 
 Heads only(Head head) { return head == Head::kRegular ? Heads::kRegular : Heads::kHigh; }
-
-Error in_command(Error error, const RuleChange& change) {
-  error.where = quote(print(change)) + (error.where.empty() ? "" : ", " + error.where);
-  return error;
-}
 
 }  // namespace
 
@@ -514,7 +510,7 @@ Result<void> Gate::check_rules(std::span<const RuleChange> changes) const {
   RuleTrial trial(*this);
   for (const RuleChange& change : changes) {
     if (auto applied = trial.apply(change); !applied) {
-      return tl::unexpected(in_command(applied.error(), change));
+      return tl::unexpected(name_rule(applied.error(), print(change)));
     }
   }
   return {};
