@@ -123,7 +123,7 @@ BEFORE = {
     f"{MAN}-explain.1.pod": {
         "": f"{serving('--capacity 4000')}\nweir rule start dd 'jobid={{dd.*}}' rate=100\n"
             f"{load('dd.500')}\n"
-            "while weir explain dd.500 | grep -q -e 'not known yet' -e 'asked for'\n"
+            "until weir explain dd.500 | grep -qx \"dd.500 is limited by .* operations/s)\"\n"
             "do sleep 0.1; done"},
     f"{MAN}-job.1.pod": {"": serving()},
     f"{MAN}-lctl.1.pod": {"": serving("--lock 127.0.0.1:10811 --lock-state locks")},
@@ -141,7 +141,8 @@ BEFORE = {
             + stand_in("rsync", "true"),
         "weir lock list": LOCKS_WITH_TLS,
     },
-    f"{MAN}-lustre.1.pod": {"": LUSTRE + SQUEUE, "weir lustre explain": DRIVEN,
+    f"{MAN}-lustre.1.pod": {"": "mount -t tmpfs none /var/tmp" + LUSTRE + SQUEUE,
+                            "weir lustre explain": DRIVEN,
                             "weir lustre run --slurm": NOT_DRIVEN},
     f"{MAN}-nfs.1.pod": {"": "echo 10.0.0.5 nfs.example.org >>/etc/hosts"},
     f"{MAN}-rule.1.pod": {"": serving()},

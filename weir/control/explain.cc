@@ -112,7 +112,8 @@ Verdict limited(const ServiceSnapshot& service, const ClassSnapshot& found, cons
       fmt::format("{} is limited by rule {} ({}{})", who, quote(found.rule),
                   by_bytes ? bandwidth_words(found.bps) : rate_words(found.rate, "operations"),
                   found.is_of_cluster ? " on this server, its part of a limit of the cluster" : "");
-  if (!by_bytes && asked > found.rate + found.rate / 20) {
+  // Requests that wait count too: a queue that has just filled is not a demand.
+  if (!by_bytes && asked > found.rate + found.rate / 4) {
     text += fmt::format("; it asked for {}", rate_words(asked, "operations"));
   }
   RuleKeys more;
