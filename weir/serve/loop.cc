@@ -241,8 +241,8 @@ void Loop::begin_turn(Instant until) {
 bool Loop::is_quiet() {
   const bool is_idle = context_.dirty.empty() && context_.waiting.empty() &&
                        context_.over.empty() && !is_ending_ && !has_refused_;
-  was_quiet_ = !was_quiet_ && is_idle && completed_ == context_.quiet_sends &&
-               context_.now < armed_;
+  was_quiet_ =
+      !was_quiet_ && is_idle && completed_ == context_.quiet_sends && context_.now < armed_;
   if (was_quiet_) ++context_.stats.turns;
   return was_quiet_;
 }

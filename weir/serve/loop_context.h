@@ -290,7 +290,7 @@ struct LoopContext {
   CountersOf<LoopCount> counters;
   LoopStatsOf<LoopCount> stats;
 
-  Instant now;         // of this turn
+  Instant now;  // of this turn
   // Completed sends after which their connection has nothing else to do, in this turn.
   std::size_t quiet_sends = 0;
   bool freed = false;  // memory or room for requests, in this turn

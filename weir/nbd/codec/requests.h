@@ -133,7 +133,7 @@ class RequestReader {
   Session session_;
   State state_ = State::kHead;
   std::uint8_t head_size_ = 0;
-  std::uint16_t usable_flags_;  // of commands
+  std::uint16_t usable_flags_;        // of commands
   std::uint32_t left_ = 0;            // of kPayload and kSkip
   std::uint64_t skipped_cookie_ = 0;  // of kSkip: the request that was refused
   std::uint64_t skipped_offset_ = 0;
