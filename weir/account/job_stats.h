@@ -140,6 +140,14 @@ class JobStats {
   // The entry of a job, for as long as it is held; each hold needs a release. REQUIRES of release:
   // none of the requests that the holder counted is waiting or running.
   Entry& hold(const JobId& job, Instant now);
+  // The same. `last` is an entry that was held for this job before, or nullptr: saves the search
+  // if it is still in use.
+  Entry& hold(const JobId& job, Instant now, Entry* last) {
+    const bool is_used = last != nullptr && last->holds_ > 0 && last != &overflow_;
+    if (!is_used || last->job != job) return hold(job, now);
+    ++last->holds_;
+    return *last;
+  }
   void release(Entry& entry);
 
   // A request of a held entry starts.

@@ -87,8 +87,10 @@ void OpStats::record(Handle& handle, const JobId& job, const RequestRecord& reco
     handle.generation_ = generation_;
   }
   Job& at = *handle.job_;
-  by_idle_time_.erase(at);
-  by_idle_time_.push_back(at);
+  if (by_idle_time_.behind(at) != nullptr) {
+    by_idle_time_.erase(at);
+    by_idle_time_.push_back(at);
+  }
   at.record(*op, record);
 }
 

@@ -388,14 +388,17 @@ void Epoll::wait(Instant until, Instant now) {
   event_count_ = std::max(count, 0);
 }
 
-void Epoll::reap() {
+// An event completes a send and a receive at most, or other operations.
+std::size_t Epoll::reap() {
   // Only operations that have completed now: an operation that completes at once again and again
   // must not prolong a turn.
   std::swap(finished_, reaped_);
   for (const Finished& one : reaped_) one.operation->done(*one.operation, one.completion);
+  const std::size_t finished = reaped_.size();
   reaped_.clear();
   const int count = std::exchange(event_count_, 0);
   for (int i = 0; i < count; ++i) occurred(events_[static_cast<std::size_t>(i)]);
+  return finished + 2 * static_cast<std::size_t>(count);
 }
 
 }  // namespace weir::host

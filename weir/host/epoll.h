@@ -67,7 +67,7 @@ class Epoll final : public IoLoop {
 
   void cancel(Operation& operation) override;
   void wait(Instant until, Instant now) override;
-  void reap() override;
+  std::size_t reap() override;
 
  private:
   enum class In : std::uint8_t { kAccept, kReceive, kReceiveInto, kWake };

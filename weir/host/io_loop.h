@@ -148,8 +148,9 @@ class IoLoop {
   // Submits all operations and waits until one completes, or until that time.
   virtual void wait(Instant until, Instant now) = 0;
   // Calls done() for completed operations; operations started meanwhile are submitted by the next
-  // wait().
-  virtual void reap() = 0;
+  // wait(). Returns the number of completed sends if there were no other operations, otherwise a
+  // larger number.
+  virtual std::size_t reap() = 0;
 
  protected:
   explicit IoLoop(ReceiveMemory receive_memory) : receive_memory_(std::move(receive_memory)) {}

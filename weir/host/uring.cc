@@ -288,11 +288,12 @@ void Uring::wait(Instant until, Instant now) {
       failed);
 }
 
-void Uring::reap() {
+std::size_t Uring::reap() {
   // Only operations that have completed now: an operation that completes at once again and again
   // must not prolong a turn.
   std::array<io_uring_cqe*, kReapMax> batch;
-  unsigned left = io_uring_cq_ready(&kernel_->ring);
+  const unsigned ready = io_uring_cq_ready(&kernel_->ring);
+  unsigned left = ready;
   while (left > 0) {
     const unsigned count =
         io_uring_peek_batch_cqe(&kernel_->ring, batch.data(), std::min(left, kReapMax));
@@ -305,6 +306,7 @@ void Uring::reap() {
     io_uring_cq_advance(&kernel_->ring, count);
     left -= std::min(left, count);
   }
+  return ready;
 }
 
 }  // namespace weir::host

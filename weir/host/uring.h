@@ -48,7 +48,7 @@ class Uring final : public IoLoop {
 
   void cancel(Operation& operation) override;
   void wait(Instant until, Instant now) override;
-  void reap() override;
+  std::size_t reap() override;
 
  private:
   struct Kernel;

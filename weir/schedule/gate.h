@@ -57,31 +57,35 @@
 
 namespace weir {
 
-// The answer of next().
+// The answer of next(). Two words, so that it is returned in registers.
 class Decision {
  public:
   enum class Kind : std::uint8_t { kRun, kWait, kIdle };
 
-  static Decision run(Request& request) { return {Kind::kRun, &request, kNever}; }
+  static Decision run(Request& request) { return {&request, kNever}; }
   // The same for a request that was deferred.
-  static Decision run_again(Request& request) { return {Kind::kRun, &request, kNever, true}; }
-  static Decision wait_until(Instant until) { return {Kind::kWait, nullptr, until}; }
+  static Decision run_again(Request& request) { return {&request, Instant::min()}; }
+  // kNever: idle().
+  static Decision wait_until(Instant until) { return {nullptr, until}; }
   // Nothing to do before the next admit or complete.
-  static Decision idle() { return {Kind::kIdle, nullptr, kNever}; }
+  static Decision idle() { return {nullptr, kNever}; }
 
-  Kind kind() const { return kind_; }
+  Kind kind() const {
+    if (request_ != nullptr) return Kind::kRun;
+    return until_ == kNever ? Kind::kIdle : Kind::kWait;
+  }
+  // REQUIRES: kRun.
   Request& request() const { return *request_; }
+  // REQUIRES: not kRun. kNever if it is idle.
   Instant until() const { return until_; }
-  // Whether it was dispatched before, and then deferred.
-  bool is_resumed() const { return is_resumed_; }
+  // Whether it was dispatched before, and then deferred. REQUIRES: kRun.
+  bool is_resumed() const { return until_ != kNever; }
 
  private:
-  Decision(Kind kind, Request* request, Instant until, bool is_resumed = false)
-      : kind_(kind), is_resumed_(is_resumed), request_(request), until_(until) {}
-  Kind kind_;
-  bool is_resumed_;
+  Decision(Request* request, Instant until) : request_(request), until_(until) {}
+
   Request* request_;
-  Instant until_;
+  Instant until_;  // of kRun: whether it is resumed
 };
 
 class Gate {

@@ -38,15 +38,18 @@ class Binder;
 // cancels, and requests under a lock that another client wants.
 enum class Head : std::uint8_t { kRegular, kHigh };
 
-// A connection's memory of its last request: where in the scheduler the next one like it belongs.
-// Requests with the same attributes may share a hint, which saves the search for their class; it
-// never changes a decision. Belongs to one Gate, and must outlive the admit of its requests.
+// A connection's memory of its last request: where in the scheduler the next one like it belongs,
+// and where the Target counts it. Requests with the same attributes may share a hint, which saves
+// the search for their class and job; it never changes a decision. Belongs to one Gate or Target,
+// and must outlive the admit of its requests.
 class ClassHint {
  public:
   ClassHint() = default;
 
  private:
   friend class tbf::Binder;
+  friend class Target;
+  void* account_ = nullptr;
   void* queue_ = nullptr;
   std::uint64_t engine_ = 0;
   std::uint32_t generation_ = 0;

@@ -76,10 +76,12 @@ bool Tbf::pay(Queue& queue, const Request& request, Instant now) {
 
 // REQUIRES: the limits can pay, and the root too.
 void Tbf::pay_limits(Queue& queue, const Request& request, Instant now) {
-  queue.each_limit([&](Bucket& bucket, const BucketShape& shape, Tokens cost) {
-    const bool taken = bucket.tokens.take(cost, shape, now);
-    WEIR_ASSERT(taken);
-  });
+  if (!queue.is_unlimited()) {
+    queue.each_limit([&](Bucket& bucket, const BucketShape& shape, Tokens cost) {
+      const bool taken = bucket.tokens.take(cost, shape, now);
+      WEIR_ASSERT(taken);
+    });
+  }
   if (root_.exists()) root_.pay(root_.cost_of(request.bytes), now);
 }
 

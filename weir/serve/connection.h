@@ -233,6 +233,7 @@ class Connection final : private SessionPort, private Upstream::Owner {
   void encrypt_replies();
   void end_tls_batch();
   static void sent(host::Operation& io, const host::Completion& completion);
+  bool has_more_to_send() const;
   void drop_sent(std::size_t bytes);
   void release_sent(std::size_t bytes);
 

@@ -184,7 +184,8 @@ bool Connection::take_event(Input& in) {
 
 bool Connection::begin_request(PendingRequest& request) {
   ++context_.counters.requests;
-  if (const std::string wrong = request_fault(request); !wrong.empty()) [[unlikely]] {
+  if (find_fault(request) != RequestFault::kNone) [[unlikely]] {
+    const std::string wrong = request_fault(request);
     release(request);
     fault(wrong);
     return false;

@@ -132,10 +132,20 @@ void Connection::sent(host::Operation& io, const host::Completion& completion) {
   }
   self.drop_sent(static_cast<std::size_t>(completion.result));
   if (self.hangs_up_ && self.session_->to_client()->empty()) return self.close();
-  self.mark_dirty();  // replies that became ready meanwhile
+  if (self.has_more_to_send()) {
+    self.mark_dirty();
+  } else {
+    ++self.context_.quiet_sends;
+  }
   self.go_on_shaking();
   self.receive();
   self.settle();
+}
+
+// Replies may have become ready meanwhile.
+bool Connection::has_more_to_send() const {
+  if (!sending_.empty() || !replies_.empty()) return true;
+  return greeting_ != nullptr || tls_ != nullptr || upstream_ != nullptr;
 }
 
 void Connection::drop_sent(std::size_t bytes) {

@@ -256,7 +256,8 @@ void Connection::answer(std::uint64_t id, const OwnResult& result) {
 }
 
 void Connection::reply(PendingRequest& request) {
-  if (const std::string wrong = reply_fault(request); !wrong.empty()) [[unlikely]] {
+  if (!is_reply_valid(request)) [[unlikely]] {
+    const std::string wrong = reply_fault(request);
     release(request);
     return fault(wrong);
   }

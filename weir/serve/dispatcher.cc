@@ -177,8 +177,10 @@ void Dispatcher::decide_all(Instant now, Run run) {
   const std::size_t count = services_.size();
   // Services take turns at being first, so that none gets the whole pace.
   if (pace_shape_) first_served_ = (first_served_ + 1) % count;
+  std::size_t at = first_served_;
   for (std::size_t i = 0; i < count; ++i) {
-    Service& service = *services_[(first_served_ + i) % count];
+    Service& service = *services_[at];
+    at = at + 1 == count ? 0 : at + 1;
     std::uint32_t ran = 0;
     for (; ran < kRunOfTurn; ++ran) {
       PendingRequest* const request = decide(service, now);

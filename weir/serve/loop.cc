@@ -186,6 +186,7 @@ bool Loop::is_done() const {
 }
 
 void Loop::bury() {
+  if (context_.over.empty()) return;
   for (Connection* const connection : std::exchange(context_.over, {})) {
     connections_.erase(*connection);
     if (connection->handshake_link.is_linked()) handshakes_.erase(*connection);
@@ -206,7 +207,11 @@ void Loop::woken(host::Operation& io, const host::Completion& /*completion*/) {
 // First tells the bell that this loop sleeps, then looks for work: so no work that was left before
 // a ring is missed.
 void Loop::sleep(Instant until) {
-  if (!needs_bell()) return context_.io->wait(std::min(until, wakes_at()), context_.now);
+  if (!needs_bell()) {
+    armed_ = std::min(until, wakes_at());
+    return context_.io->wait(armed_, context_.now);
+  }
+  armed_ = Instant::min();  // other threads may have left work: no turn is quiet
   if (!std::exchange(is_awaited_, true)) context_.io->await_wake(context_.bell.fd(), waker_);
   context_.bell.fall_asleep();
   const bool is_left = has_arrivals_ || has_refused_ || is_finished_ ||
@@ -223,10 +228,23 @@ void Loop::begin_turn(Instant until) {
   context_.now = host::now();
   start_decided();
   context_.intake.begin_turn();
-  context_.io->reap();
+  context_.quiet_sends = 0;
+  completed_ = context_.io->reap();
   take_arrivals();
   end_handshakes();
   begin_end();
+}
+
+// Whether end_turn() would find nothing to do: nothing is due, and nothing has happened but sends
+// that freed memory nobody waits for. Not twice in a row, so that the time of a turn stays exact
+// enough.
+bool Loop::is_quiet() {
+  const bool is_idle = context_.dirty.empty() && context_.waiting.empty() &&
+                       context_.over.empty() && !is_ending_ && !has_refused_;
+  was_quiet_ =
+      !was_quiet_ && is_idle && completed_ == context_.quiet_sends && context_.now < armed_;
+  if (was_quiet_) ++context_.stats.turns;
+  return was_quiet_;
 }
 
 void Loop::end_turn() {
@@ -357,6 +375,7 @@ void Loop::resume_waiting() {
 }
 
 void Loop::read_on() {
+  if (!context_.intake.has_line()) return;
   context_.intake.begin_line();
   while (Connection* const connection = context_.intake.next()) connection->go_on_reading();
 }
@@ -372,6 +391,7 @@ void Loop::dispatch() {
 
 // Connections for which this turn has no room are first in the next one.
 void Loop::flush() {
+  if (context_.dirty.empty()) return;
   context_.send_left = LoopContext::kSendOfTurn;
   std::size_t done = 0;
   for (; done < context_.dirty.size() && context_.send_left > 0; ++done) {

@@ -92,7 +92,8 @@ class Loop {
   // Ends the process, because the requests of its clients would never be answered.
   [[noreturn]] void die(const char* why) const;
 
-  // One turn, that waits at most until then. `between` is called where commands run.
+  // One turn, that waits at most until then. `between` is called where commands run. With io_uring
+  // a send that completes ends the wait: a turn with nothing else is quiet and ends there.
   template <class Between>
   void turn(Instant until, Between between);
   bool is_done() const;
@@ -113,6 +114,7 @@ class Loop {
   void run_thread(const OpenIo& open_io, std::promise<Result<void>>& opened);
 
   void begin_turn(Instant until);
+  bool is_quiet();
   void end_turn();
   void sleep(Instant until);
   Instant wakes_at() const;
@@ -151,6 +153,9 @@ class Loop {
   Instant stop_at_ = kNever;
   Instant abandon_at_ = kNever;
   std::uint64_t freed_seen_ = 0;  // of ServerContext::freed
+  Instant armed_ = kNever;        // until when it slept at most
+  std::size_t completed_ = 0;     // operations in this turn
+  bool was_quiet_ = false;        // its last turn
   Nanoseconds thread_time_{0};    // at the end of the last turn
   std::atomic<bool> is_drained_ = false;
   std::atomic<bool> is_finished_ = false;
@@ -163,7 +168,7 @@ template <class Between>
 void Loop::turn(Instant until, Between between) {
   begin_turn(until);
   between();
-  end_turn();
+  if (!is_quiet()) end_turn();
 }
 
 }  // namespace weir::serve

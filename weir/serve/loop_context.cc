@@ -5,22 +5,13 @@
 
 namespace weir::serve {
 
-PendingRequest& PendingRequestPool::spare() {
-  if (free_.empty()) free_.push_back(std::make_unique<PendingRequest>());
-  return *free_.back();
+PendingRequestPool::~PendingRequestPool() {
+  while (free_ != nullptr) drop(take());
 }
 
-PendingRequest& PendingRequestPool::take() {
-  PendingRequest& request = spare();
-  (void)free_.back().release();
-  free_.pop_back();
-  return request;
-}
+void PendingRequestPool::add() { give_back(*new PendingRequest); }
 
-void PendingRequestPool::give_back(PendingRequest& request) {
-  std::unique_ptr<PendingRequest> own(&request);
-  if (free_.size() < kKept) free_.push_back(std::move(own));
-}
+void PendingRequestPool::drop(PendingRequest& request) { delete &request; }
 
 ServerContext::ServerContext(const ServeOptions& serve_options)
     : options(serve_options),

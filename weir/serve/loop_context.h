@@ -71,7 +71,7 @@ struct PendingRequest : IoRequest {
   bool is_counted = false;              // with kComplete: in the accounts of its export
   std::uint8_t loop = 0;                // of its connection
   Outcome outcome = {};                 // with kComplete
-  PendingRequest* next = nullptr;       // in a list of calls or of decisions
+  PendingRequest* next = nullptr;       // in a list of calls, of decisions or of free requests
   std::atomic<bool> is_called = false;  // its call has not reached the Target yet
 
   // The payload of a reply is in the buffer, in the store, or in a file.
@@ -85,14 +85,37 @@ inline ServedExport& served_by(const PendingRequest& request) { return *request.
 // Reuses PendingRequests. After a flood it keeps at most kKept free ones.
 class PendingRequestPool {
  public:
+  PendingRequestPool() = default;
+  PendingRequestPool(const PendingRequestPool&) = delete;
+  PendingRequestPool& operator=(const PendingRequestPool&) = delete;
+  ~PendingRequestPool();
+
   // The one that take() will return.
-  PendingRequest& spare();
-  PendingRequest& take();
-  void give_back(PendingRequest& request);
+  PendingRequest& spare() {
+    if (free_ == nullptr) [[unlikely]]
+      add();
+    return *free_;
+  }
+  PendingRequest& take() {
+    PendingRequest& request = spare();
+    free_ = std::exchange(request.next, nullptr);
+    --count_;
+    return request;
+  }
+  void give_back(PendingRequest& request) {
+    if (count_ == kKept) [[unlikely]]
+      return drop(request);
+    request.next = std::exchange(free_, &request);
+    ++count_;
+  }
 
  private:
   static constexpr std::size_t kKept = 4096;
-  std::vector<std::unique_ptr<PendingRequest>> free_;
+  void add();
+  static void drop(PendingRequest& request);
+
+  PendingRequest* free_ = nullptr;  // a list, the last one given back first
+  std::size_t count_ = 0;           // of them
 };
 
 // A large payload that a client has announced and not completely sent; see connection.h.
@@ -267,7 +290,9 @@ struct LoopContext {
   CountersOf<LoopCount> counters;
   LoopStatsOf<LoopCount> stats;
 
-  Instant now;         // of this turn
+  Instant now;  // of this turn
+  // Completed sends after which their connection has nothing else to do, in this turn.
+  std::size_t quiet_sends = 0;
   bool freed = false;  // memory or room for requests, in this turn
   // Work that sessions do themselves runs on the loop, such as block status with system calls on a
   // file: about 1 us per extent, at most 512 per answer. So a turn starts no more of it after this

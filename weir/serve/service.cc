@@ -105,8 +105,7 @@ Instant ServiceGroups::next_wake() const {
   return has_joined_ || target_.queued() > 0 ? epochs_->next_wake() : kNever;
 }
 
-Decision Service::next(Instant now) {
-  if (groups == nullptr) return target.next(now);
+Decision Service::next_of_groups(Instant now) {
   groups->tick(now);
   const Decision decision = target.next(now);
   if (decision.kind() == Decision::Kind::kRun) return decision;

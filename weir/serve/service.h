@@ -79,7 +79,10 @@ struct Service {
         rules(target) {}
 
   // The next request to run. Turns of groups start and end inside this call.
-  Decision next(Instant now);
+  Decision next(Instant now) { return groups == nullptr ? target.next(now) : next_of_groups(now); }
+
+ private:
+  Decision next_of_groups(Instant now);
 };
 
 struct ServedExport {

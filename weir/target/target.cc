@@ -126,7 +126,10 @@ inline void Target::advance(Instant now) {
 
 // A request of the job has arrived: the first one gives it a share.
 inline JobStats::Entry& Target::arrive(Request& request, Head head, Instant now) {
-  JobStats::Entry& entry = stats_.hold(request.attributes.job, now);
+  ClassHint* const hint = request.hint;
+  auto* const last = hint == nullptr ? nullptr : static_cast<JobStats::Entry*>(hint->account_);
+  JobStats::Entry& entry = stats_.hold(request.attributes.job, now, last);
+  if (hint != nullptr) hint->account_ = &entry;
   request.account = &entry;
   if (options_.nodes_by_clients && controller_ != nullptr) count_client(request, now);
   if (controller_ != nullptr && entry.mark != period_) note_active(entry, request, head, now);

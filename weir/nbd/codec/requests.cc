@@ -76,67 +76,91 @@ std::uint16_t usable_flags(const Session& session) {
   return static_cast<std::uint16_t>(flags);
 }
 
-tl::unexpected<Refusal> refuse(ErrorCode error, std::string_view why) {
-  return tl::unexpected(Refusal{error, why});
+constexpr Refusal kUnknown = {ErrorCode::kInval, "unknown command"};
+constexpr Refusal kIsReadOnly = {ErrorCode::kPerm, "the export is read-only"};
+constexpr Refusal kWrongFlag = {ErrorCode::kInval, "a flag that is not valid for this command"};
+constexpr Refusal kNotOffered = {ErrorCode::kInval, "the export does not offer this command"};
+constexpr Refusal kNoPayloadFlag = {ErrorCode::kInval, "a write without the flag for its payload"};
+constexpr Refusal kNoContext = {ErrorCode::kInval, "no metadata context was negotiated"};
+constexpr Refusal kTakesNoRange = {ErrorCode::kInval, "this command takes no range"};
+constexpr Refusal kEmptyRange = {ErrorCode::kInval, "an empty range"};
+constexpr Refusal kUnaligned = {ErrorCode::kInval, "not aligned to the minimum block size"};
+constexpr Refusal kPastEnd = {ErrorCode::kInval, "past the end of the export"};
+constexpr Refusal kNoSpace = {ErrorCode::kNoSpc, "past the end of the export"};
+constexpr Refusal kTooLong = {ErrorCode::kInval, "more than the maximum block size"};
+
+const Refusal* find_range_refusal(const RawRequest& raw, const Session& session,
+                                  const CommandTraits& traits) {
+  if (!traits.has_range) return (raw.offset | raw.length) != 0 ? &kTakesNoRange : nullptr;
+  if (raw.length == 0) [[unlikely]]
+    return &kEmptyRange;
+  // A trim is advice: the store rounds it inwards, as QEMU expects of its edges.
+  if (((raw.offset | raw.length) & (session.blocks.minimum - 1)) != 0 &&
+      static_cast<Command>(raw.command) != Command::kTrim) [[unlikely]] {
+    return &kUnaligned;
+  }
+  if (raw.offset > session.size || raw.length > session.size - raw.offset) [[unlikely]]
+    return traits.past_end == ErrorCode::kNoSpc ? &kNoSpace : &kPastEnd;
+  if (traits.has_payload && raw.length > session.blocks.maximum) [[unlikely]]
+    return &kTooLong;
+  return nullptr;
+}
+
+// nullptr: it is valid. `usable` are the flags of the session.
+inline const Refusal* find_refusal(const RawRequest& raw, const Session& session,
+                                   std::uint16_t usable) {
+  if (raw.command >= kCommands.size() || !kCommands[raw.command].is_known) [[unlikely]]
+    return &kUnknown;
+  const auto command = static_cast<Command>(raw.command);
+  const CommandTraits& traits = kCommands[raw.command];
+  if (traits.writes && (session.flags & kReadOnly) != 0) [[unlikely]]
+    return &kIsReadOnly;
+  const bool is_write = command == Command::kWrite;
+  const unsigned payload = session.extended && is_write ? kPayloadLen : 0U;
+  const unsigned allowed = ((traits.flags | unsigned{kFua}) & usable) | payload;
+  if ((raw.flags & ~allowed) != 0) [[unlikely]]
+    return &kWrongFlag;
+  if ((traits.needs & ~unsigned{session.flags}) != 0) [[unlikely]]
+    return &kNotOffered;
+  if ((payload & ~unsigned{raw.flags}) != 0) [[unlikely]]
+    return &kNoPayloadFlag;
+  if (command == Command::kBlockStatus && !session.allocation) [[unlikely]]
+    return &kNoContext;
+  return find_range_refusal(raw, session, traits);
+}
+
+// REQUIRES: it is valid.
+inline Request accepted(const RawRequest& raw) {
+  return {.cookie = raw.cookie,
+          .offset = raw.offset,
+          .length = raw.length,
+          .command = static_cast<Command>(raw.command),
+          .flags = static_cast<std::uint16_t>(raw.flags & kCommands[raw.command].flags)};
 }
 
 }  // namespace
 
 tl::expected<Request, Refusal> check(const RawRequest& raw, const Session& session) {
-  constexpr ErrorCode kInval = ErrorCode::kInval;
-  if (raw.command >= kCommands.size() || !kCommands[raw.command].is_known) [[unlikely]] {
-    return refuse(kInval, "unknown command");
+  if (const Refusal* const refusal = find_refusal(raw, session, usable_flags(session))) {
+    return tl::unexpected(*refusal);
   }
-  const auto command = static_cast<Command>(raw.command);
-  const CommandTraits& traits = kCommands[raw.command];
-
-  if (traits.writes && (session.flags & kReadOnly) != 0) [[unlikely]] {
-    return refuse(ErrorCode::kPerm, "the export is read-only");
-  }
-  const bool is_write = command == Command::kWrite;
-  const unsigned payload = session.extended && is_write ? kPayloadLen : 0U;
-  const unsigned allowed = ((traits.flags | unsigned{kFua}) & usable_flags(session)) | payload;
-  if ((raw.flags & ~allowed) != 0) [[unlikely]] {
-    return refuse(kInval, "a flag that is not valid for this command");
-  }
-  if ((traits.needs & ~unsigned{session.flags}) != 0) [[unlikely]] {
-    return refuse(kInval, "the export does not offer this command");
-  }
-  if ((payload & ~unsigned{raw.flags}) != 0) [[unlikely]] {
-    return refuse(kInval, "a write without the flag for its payload");
-  }
-  if (command == Command::kBlockStatus && !session.allocation) [[unlikely]] {
-    return refuse(kInval, "no metadata context was negotiated");
-  }
-  const Request request = {.cookie = raw.cookie,
-                           .offset = raw.offset,
-                           .length = raw.length,
-                           .command = command,
-                           .flags = static_cast<std::uint16_t>(raw.flags & traits.flags)};
-  if (!traits.has_range) {
-    if ((raw.offset | raw.length) != 0) return refuse(kInval, "this command takes no range");
-    return request;
-  }
-  if (raw.length == 0) [[unlikely]] {
-    return refuse(kInval, "an empty range");
-  }
-  // A trim is advice: the store rounds it inwards, as QEMU expects of its edges.
-  if (((raw.offset | raw.length) & (session.blocks.minimum - 1)) != 0 && command != Command::kTrim)
-      [[unlikely]] {
-    return refuse(kInval, "not aligned to the minimum block size");
-  }
-  if (raw.offset > session.size || raw.length > session.size - raw.offset) [[unlikely]] {
-    return refuse(traits.past_end, "past the end of the export");
-  }
-  if (traits.has_payload && raw.length > session.blocks.maximum) [[unlikely]] {
-    return refuse(kInval, "more than the maximum block size");
-  }
-  return request;
+  return accepted(raw);
 }
 
 // ---- reading ----
 
+RequestReader::RequestReader(const Session& session)
+    : session_(session), usable_flags_(usable_flags(session)) {}
+
 RequestEvent RequestReader::next(Input& in) {
+  if (state_ != State::kHead || head_size_ != 0 || in.size() < head_bytes()) [[unlikely]]
+    return next_part(in);
+  const std::byte* const head = in.data();
+  in = in.subspan(head_bytes());
+  return judge(head, in);
+}
+
+RequestEvent RequestReader::next_part(Input& in) {
   WEIR_ASSERT(state_ != State::kEnd);
   if (state_ == State::kPayload && !in.empty()) {
     RequestEvent event;
@@ -154,11 +178,6 @@ RequestEvent RequestReader::next(Input& in) {
   }
   if (state_ != State::kHead) return {};
 
-  if (head_size_ == 0 && in.size() >= head_bytes()) [[likely]] {
-    const std::byte* head = in.data();
-    in = in.subspan(head_bytes());
-    return judge(head, in);
-  }
   if (!gather(in)) return {};
   head_size_ = 0;
   return judge(head_.data(), in);
@@ -203,16 +222,15 @@ RequestEvent RequestReader::judge(const std::byte* head, Input& in) {
   if (has_payload && raw.length > kPayloadMax) [[unlikely]] {
     return end(RequestEvent::Kind::kBreak, BreakReason::kPayload);
   }
-  const auto checked = check(raw, session_);
   const std::uint32_t payload = has_payload ? static_cast<std::uint32_t>(raw.length) : 0;
-  if (!checked) [[unlikely]] {
-    if (payload == 0) return refused(raw.cookie, raw.offset, checked.error());
+  if (const Refusal* const refusal = find_refusal(raw, session_, usable_flags_)) [[unlikely]] {
+    if (payload == 0) return refused(raw.cookie, raw.offset, *refusal);
     state_ = State::kSkip;
     left_ = payload;
     skipped_cookie_ = raw.cookie;
     skipped_offset_ = raw.offset;
-    refusal_ = checked.error();
-    return next(in);
+    refusal_ = *refusal;
+    return next_part(in);
   }
   if (payload > 0) {
     state_ = State::kPayload;
@@ -220,7 +238,7 @@ RequestEvent RequestReader::judge(const std::byte* head, Input& in) {
   }
   RequestEvent event;
   event.kind = RequestEvent::Kind::kRequest;
-  event.request = *checked;
+  event.request = accepted(raw);
   return event;
 }
 

@@ -104,7 +104,7 @@ class RequestReader {
  public:
   using Input = std::span<const std::byte>;
 
-  explicit RequestReader(const Session& session) : session_(session) {}
+  explicit RequestReader(const Session& session);
 
   // REQUIRES: neither kDisconnect nor kBreak was given.
   RequestEvent next(Input& in);
@@ -119,6 +119,8 @@ class RequestReader {
  private:
   enum class State : std::uint8_t { kHead, kPayload, kSkip, kEnd };
 
+  // Everything but a header that has arrived in one piece.
+  RequestEvent next_part(Input& in);
   bool gather(Input& in);
   void pass(std::size_t bytes);
   std::size_t head_bytes() const {
@@ -131,6 +133,7 @@ class RequestReader {
   Session session_;
   State state_ = State::kHead;
   std::uint8_t head_size_ = 0;
+  std::uint16_t usable_flags_;        // of commands
   std::uint32_t left_ = 0;            // of kPayload and kSkip
   std::uint64_t skipped_cookie_ = 0;  // of kSkip: the request that was refused
   std::uint64_t skipped_offset_ = 0;

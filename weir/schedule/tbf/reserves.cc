@@ -11,9 +11,8 @@ Instant Reserves::ready_at(const Queue& queue) {
 }
 
 // Tokens above the smaller depth are dropped after a pause.
-void Reserves::offer(Queue& queue, Instant now) {
-  Class* const used = queue.reserving();
-  if (used == nullptr || queue.extra->reserve_hook.is_linked()) return;
+void Reserves::add(Queue& queue, Instant now) {
+  const Class* const used = queue.reserving();
   Reservation& reservation = *used->reservation;
   if (!reservation.is_offered() && reservation.unused_since < now) {
     Spill dropped;
@@ -25,8 +24,7 @@ void Reserves::offer(Queue& queue, Instant now) {
   place(line, queue.head);
 }
 
-void Reserves::withdraw(Queue& queue, Instant now) {
-  if (queue.extra == nullptr || !queue.extra->reserve_hook.is_linked()) return;
+void Reserves::remove(Queue& queue, Instant now) {
   ReserveLine& line = line_of(queue);
   line.queues.erase(*queue.extra);
   place(line, queue.head);

@@ -28,8 +28,12 @@ class Reserves {
   explicit Reserves(const Tags& tags) : tags_(tags) {}
 
   // Both do nothing without a reservation, or if nothing changes.
-  void offer(Queue& queue, Instant now);
-  void withdraw(Queue& queue, Instant now);
+  void offer(Queue& queue, Instant now) {
+    if (queue.reserving() != nullptr && !queue.extra->reserve_hook.is_linked()) add(queue, now);
+  }
+  void withdraw(Queue& queue, Instant now) {
+    if (queue.extra != nullptr && queue.extra->reserve_hook.is_linked()) remove(queue, now);
+  }
   // The queue to run on this head, or nullptr.
   Queue* first(Head head, Instant now);
   // When there may be one; kNever if none is offered.
@@ -47,6 +51,8 @@ class Reserves {
     return queue.reserving()->reservation->lines[index(queue.head)];
   }
   static Instant ready_at(const Queue& queue);
+  void add(Queue& queue, Instant now);
+  void remove(Queue& queue, Instant now);
   void place(ReserveLine& line, Head head);
   void place_both(Class& reserving);
 

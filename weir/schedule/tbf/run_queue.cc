@@ -30,7 +30,7 @@ bool has_limits(Queue& queue) {
 
 }  // namespace
 
-Bucket* empty_limit(Queue& queue, Instant now) {
+Bucket* last_empty_limit(Queue& queue, Instant now) {
   Bucket* last = nullptr;
   Instant ready = now;
   queue.each_limit([&](Bucket& bucket, const BucketShape& shape, Tokens cost) {
@@ -45,8 +45,8 @@ Bucket* empty_limit(Queue& queue, Instant now) {
 
 // A queue waits at a shared bucket only if it lacks nothing else: the queues behind it must not
 // wait for another bucket of its own.
-Bucket* lacking_limit(Queue& queue, Instant now) {
-  Bucket* lacking = empty_limit(queue, now);
+Bucket* empty_or_occupied_limit(Queue& queue, Instant now) {
+  Bucket* lacking = last_empty_limit(queue, now);
   if (lacking != nullptr) return lacking;
   queue.each_limit([&](Bucket& bucket, const BucketShape&, Tokens) {
     if (bucket.is_occupied()) lacking = &bucket;

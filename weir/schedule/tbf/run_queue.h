@@ -39,10 +39,16 @@ namespace weir::tbf {
 
 // The limit bucket that is the last to be able to pay for the queue's first request; nullptr: all
 // can pay.
-Bucket* empty_limit(Queue& queue, Instant now);
+Bucket* last_empty_limit(Queue& queue, Instant now);
+inline Bucket* empty_limit(Queue& queue, Instant now) {
+  return queue.is_unlimited() ? nullptr : last_empty_limit(queue, now);
+}
 // The same, or otherwise a limit bucket at which another queue waits. REQUIRES: the queue
 // waits nowhere.
-Bucket* lacking_limit(Queue& queue, Instant now);
+Bucket* empty_or_occupied_limit(Queue& queue, Instant now);
+inline Bucket* lacking_limit(Queue& queue, Instant now) {
+  return queue.is_unlimited() ? nullptr : empty_or_occupied_limit(queue, now);
+}
 
 class RunQueue {
  public:

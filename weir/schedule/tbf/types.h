@@ -268,6 +268,11 @@ struct Queue {
     const Bytes size = requests.front().bytes;
     each_class([&](Class& used) { used.each_bucket(size, visit); });
   }
+  // No bucket of its classes limits it: each_limit() would visit none.
+  bool is_unlimited() const {
+    const Shapes& shapes = limits->pace->shapes;
+    return !shapes.ops && !shapes.bytes && (extra == nullptr || !extra->has_upper);
+  }
   // Limited by one bucket of operations that no other queue uses, and no share.
   bool is_simple() const {
     return extra == nullptr && limits->main.waiters == nullptr && limits->pace->shapes.is_ops_only;
