@@ -23,6 +23,40 @@ TBF = (*EXPORT, "--adaptive", "off")
 SERVICE = "/v1/services/ost_io"
 
 
+class History(unittest.TestCase):
+    def test_totals_classes_and_marks(self):
+        with Remote(*TBF) as it:
+            wait_for("a first step", lambda: it.get(f"{SERVICE}/history")["total"]["served"])
+            it.read("dd.0", 30)
+            it.read("ior.1", 10)
+            begun = time.time_ns()
+            self.assertEqual(it.weir("rule", "start", "slow", "jobid={dd.*}", "rate=100")[0], 0)
+            seen = wait_for("requests in the history", lambda: (
+                (now := it.get(f"{SERVICE}/history"))
+                and sum(now["total"]["served"]) >= 40 and now))
+            self.assertEqual(seen["step_ns"], 10**9)
+            self.assertLess(abs(seen["end_ns"] - time.time_ns()), 5e9)
+            names = {one["class"]: sum(one["served"]) for one in seen["classes"]}
+            lengths = {len(one[key]) for one in [seen["total"], *seen["classes"]]
+                       for key in ("served", "bytes", "waited_ns")}
+            self.assertEqual(len(lengths), 1, "all lines have the same steps")
+            self.assertEqual(sum(seen["total"]["bytes"]), 40 * 4096)
+            self.assertEqual(names, {"default/dd.0": 30, "default/ior.1": 10})
+            mark = seen["marks"][-1]
+            self.assertEqual(mark["text"], "start slow jobid={dd.*} rate=100")
+            self.assertLess(abs(mark["time_ns"] - begun), 5e9)
+            one = it.get(f"{SERVICE}/history?class=default/dd.0&class=nobody&step=1")
+            self.assertEqual([line["class"] for line in one["classes"]], ["default/dd.0"])
+            self.assertEqual(it.get(f"{SERVICE}/history?step=15")["step_ns"], 15 * 10**9)
+
+    def test_bad_queries(self):
+        with Remote(*TBF) as it:
+            for query in ("step=2", "sort=class", "limit=x", "step="):
+                status, _, body = it.http("GET", f"{SERVICE}/history?{query}")
+                self.assertEqual(status, 400, (query, body))
+            self.assertEqual(it.http("GET", "/v1/services/none/history")[0], 404)
+
+
 class Reading(unittest.TestCase):
     def test_every_path(self):
         with Remote(*EXPORT, "--capacity", "4000") as it:

@@ -271,6 +271,8 @@ Moment moment_at(Instant now);
 // groups without an effect. One sentence each; for status, the page and the log at the start.
 std::vector<std::string> notes_of(const Target& target, const serve::Service* service);
 
+// "default/dd.500"
+std::string class_name(std::string_view rule, const Attributes& key, FieldSet by, bool is_overflow);
 // "dd.500", "1000+10.0.0.7@tcp", "*"
 std::string key_name(const Attributes& key, FieldSet fields);
 
