@@ -14,14 +14,6 @@ constexpr std::int64_t kCoarse = UsageHistory::kCoarseSteps;
 constexpr std::int64_t kRatio = UsageHistory::kCoarseStep / UsageHistory::kFineStep;
 constexpr std::int64_t kWindow = kCoarse * kRatio;  // seconds
 
-// The difference from an earlier sum, or the whole of a sum that started again.
-UsageSums difference(const UsageSums& now, const UsageSums& before) {
-  const bool is_reset =
-      now.served < before.served || now.bytes < before.bytes || now.waited_ns < before.waited_ns;
-  if (is_reset) return now;
-  return {now.served - before.served, now.bytes - before.bytes, now.waited_ns - before.waited_ns};
-}
-
 // The part of one of `count` equal steps; the last one gets the remainder.
 UsageSums part_of(const UsageSums& sums, std::uint64_t count, bool is_last) {
   const auto part = [&](std::uint64_t sum) { return sum / count + (is_last ? sum % count : 0); };
@@ -57,6 +49,13 @@ std::uint64_t value_of(const UsageStep& step, UsageHistory::Order order) {
 }
 
 }  // namespace
+
+UsageSums difference(const UsageSums& now, const UsageSums& before) {
+  const bool is_reset =
+      now.served < before.served || now.bytes < before.bytes || now.waited_ns < before.waited_ns;
+  if (is_reset) return now;
+  return {now.served - before.served, now.bytes - before.bytes, now.waited_ns - before.waited_ns};
+}
 
 void UsageStep::add(const UsageSums& more) {
   const std::uint64_t bytes_sum = std::min(bytes() + std::min(more.bytes, kMax), kMax);

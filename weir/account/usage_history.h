@@ -44,6 +44,8 @@ struct UsageSums {
 
   bool operator==(const UsageSums&) const = default;
 };
+// The difference from an earlier sum, or the whole of a sum that started again.
+UsageSums difference(const UsageSums& now, const UsageSums& before);
 
 // The same of one step, in 16 bytes: waits in microseconds. Larger numbers are cut to the maximum.
 class UsageStep {

@@ -23,6 +23,7 @@
 #include "weir/control/change_queue.h"
 #include "weir/control/change_request.h"
 #include "weir/control/change_trial.h"
+#include "weir/control/class_rates.h"
 #include "weir/control/cluster_json.h"
 #include "weir/control/embedded.h"
 #include "weir/control/explain.h"
@@ -33,6 +34,7 @@
 #include "weir/control/params.h"
 #include "weir/control/problem.h"
 #include "weir/control/records.h"
+#include "weir/control/rule_dry_run.h"
 #include "weir/control/snapshot.h"
 #include "weir/control/snapshot_json.h"
 #include "weir/control/usage_sampler.h"
@@ -169,6 +171,7 @@ class HttpControl final : public Control {
   ChangeQueue::Host host();
   void answer_change(const ChangeRequest& request, const Result<ChangeQueue::Answer>& done,
                      const Reply& reply);
+  void dry_run(const std::shared_ptr<RuleDryRun>& run, const Reply& reply);
   void note_jobs(const ChangeRequest& request);
   void mark_changes(const ChangeRequest& request);
 
@@ -210,6 +213,8 @@ class HttpControl final : public Control {
       wanting_;                                   // and the number of changes that they must see
   std::atomic<std::uint64_t> shown_changes_ = 0;  // changes that readers must see
   std::uint64_t shot_changes_ = 0;
+  ClassRates rates_;
+  Clock::time_point classes_read_at_ = Clock::time_point::min();
   WaitHistory history_;
   UsageHistory usage_;
   bool is_sampling_ = false;
@@ -372,6 +377,7 @@ void HttpControl::get(const HttpRequest& request, const Reply& reply) {
   if (is_lock_list_path(request.path)) return list_locks(request, reply);
   if (is_history_path(request.path)) return list_history(request, reply);
   if (is_snapshot_path(request.path)) {
+    if (request.path.ends_with("/classes")) classes_read_at_ = Clock::now();
     return with_snapshot([this, request, reply](const Result<const Snapshot*>& shot) {
       if (!shot) return reply(error_response(shot.error()));
       reply(answer_from(**shot, request, version_, generation_name()));
@@ -635,11 +641,30 @@ void HttpControl::change(const HttpRequest& request, const Reply& reply) {
   if (wanted->is_params && wanted->persists && journal_ == nullptr) {
     return reply(error_response(409, "this server has no journal", "start it with --journal FILE"));
   }
+  if (wanted->is_dry_run) {
+    return dry_run(std::make_shared<RuleDryRun>(wanted->changes[0], api_parts(request.path)[1]),
+                   reply);
+  }
   changes_.add(
-      *wanted, request.if_match,
+      *wanted, wanted->generation.empty() ? request.if_match : wanted->generation,
       journal_ == nullptr ? ChangeQueue::Journalling::kNone : ChangeQueue::Journalling::kFirst,
       [this, request = *wanted, reply](const Result<ChangeQueue::Answer>& done) {
         answer_change(request, done, reply);
+      });
+}
+
+void HttpControl::dry_run(const std::shared_ptr<RuleDryRun>& run, const Reply& reply) {
+  ask<std::pair<bool, std::uint64_t>>(
+      [this, run](serve::Server& server) -> Result<std::pair<bool, std::uint64_t>> {
+        const auto is_whole = run->step(server);
+        if (!is_whole) return tl::unexpected(is_whole.error());
+        return std::pair{*is_whole, changes_.generation()};
+      },
+      [this, run, reply](const Result<std::pair<bool, std::uint64_t>>& step) {
+        if (!step) return reply(error_response(step.error()));
+        if (!step->first) return dry_run(run, reply);
+        const std::string generation = changes_.name_of(step->second);
+        reply({.body = run->json(generation), .etag = generation});
       });
 }
 
@@ -648,7 +673,9 @@ void HttpControl::answer_change(const ChangeRequest& request,
   if (!done) return reply(error_response(done.error()));
   generation_ = std::max(generation_, done->number);
   if (done->is_stale) {
-    HttpResponse response = error_response(412, "the configuration was changed concurrently",
+    // 412 is the answer to If-Match alone.
+    HttpResponse response = error_response(request.generation.empty() ? 412 : 409,
+                                           "the configuration was changed concurrently",
                                            "read it again and retry");
     response.etag = done->generation;
     return reply(response);
@@ -706,6 +733,7 @@ void HttpControl::take_snapshot() {
     shot_ = std::move(*shot);
     if (locks_ != nullptr) shot_->locks = locks_->view();
     shot_at_ = Clock::now();
+    if (shot_at_ < classes_read_at_ + ClassRates::kWindowMax) rates_.update(*shot_);
     shot_changes_ = changes;
     hand_out(&*shot_, changes);
   });

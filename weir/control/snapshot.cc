@@ -405,7 +405,7 @@ bool SnapshotTaker::step_target(const Target& target, const serve::Service* serv
   switch (part_) {
     case Part::kHead:
       begin_target(target, service, shot, now);
-      if (query_) add_wait_rules(shot, target);
+      add_wait_rules(shot, target);
       part_ = Part::kClasses;
       return false;
     case Part::kClasses: {
