@@ -1,25 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The live page. Every second an event contains counters of up to 200 classes; rates are
-// differences of two events. Names from clients are only set as text. On TCP the token is in the
-// fragment ('#') of the address, which browsers do not send.
+// The console: what a server does now and did in the last two hours, and its rules. The server sends
+// an event every second; then the visible page of classes and the charts are read. All rates and
+// the history are those of the server, so a page that slept shows the same as one that did not.
+// Names from clients are only set as text. On TCP the token is in the fragment ('#') of the
+// address, which browsers do not send.
 'use strict';
 
-const kept = 180;        // events, three minutes
+const kept = 180;        // events of locks, three minutes
 const drawn = 10;        // classes with a colour of their own
+const pageSize = 50;     // classes
+const silenceMax = 5000; // ms without an event until the connection is replaced
 const token = new URLSearchParams(location.hash.slice(1)).get('token');
-const colours = ['#1f77b4', '#ff7f0e', '#2ca02c', '#d62728', '#9467bd', '#8c564b', '#e377c2',
-  '#bcbd22', '#17becf', '#7f8c8d', '#b0b7c1'];
+// At least 3:1 against both backgrounds.
+const colours = ['#2f7fc1', '#d9600a', '#2e9e4f', '#d84a4a', '#9a6fc4', '#a8705a', '#d65fae',
+  '#8c8c1c', '#128fa3', '#6b7fd7', '#7d8894'];
 const $ = (id) => document.getElementById(id);
 
 const state = {
-  service: '', events: [], last: null, sort: 'ops', down: true, filter: '', rows: new Map(),
-  names: [], charts: {}, namespace: '', locks: [], lockCharts: {},
+  service: '', last: null, status: null, sort: 'recent_served', filter: '', offset: 0, count: 0,
+  classes: [], rows: new Map(), history: null, charts: {}, shape: '', namespace: '', locks: [],
+  lockCharts: {}, reading: null, heardAt: 0, updates: 0, edit: null,
 };
 
-function request(path) {
-  return fetch(path, { headers: token ? { Authorization: 'Bearer ' + token } : {} });
+function request(path, options = {}) {
+  const headers = token ? { Authorization: 'Bearer ' + token } : {};
+  return fetch(path, { ...options, headers });
 }
+const servicePath = (rest) => `/v1/services/${encodeURIComponent(state.service)}/${rest}`;
 
 // ---- numbers ----
 
@@ -35,59 +43,76 @@ function time(ns) {
   if (ns >= 1e3) return (ns / 1e3).toFixed(0) + ' µs';
   return Math.round(ns) + ' ns';
 }
+function size(bytes) {
+  const units = ['B', 'kB', 'MB', 'GB', 'TB'];
+  let unit = 0;
+  while (bytes >= 1000 && unit < 4) { bytes /= 1000; ++unit; }
+  return (unit ? bytes.toFixed(1) : Math.round(bytes)) + ' ' + units[unit];
+}
+const ops = (rate) => short(rate) + ' ops/s';
+const bandwidth = (rate) => size(rate) + '/s';
+const inUnit = (rate, unit) => unit === 'bytes' ? bandwidth(rate)
+  : short(rate) + (unit === 'tokens' ? ' tokens/s' : ' ops/s');
+const limitText = (rate, bps) =>
+  [rate ? ops(rate) : '', bps ? bandwidth(bps) : ''].filter(Boolean).join(', ') || 'none';
+const local = (seconds) => new Date(seconds * 1000).toLocaleTimeString();
+const localDay = (seconds) => new Date(seconds * 1000).toLocaleString();
 
 // ---- events ----
 
+const causeWords = {
+  limit: 'its limit', share: 'its share', root: 'the capacity', slot: 'the device',
+  order: 'others first',
+};
+
+// `sort` is a key of the API; a column without one cannot be sorted by.
 const columns = [
-  { key: 'name', label: 'Class', text: true, show: (r) => r.name },
-  { key: 'rule', label: 'Rule', text: true, show: (r) => r.rule },
-  { key: 'ops', label: 'Ops/s', show: (r) => short(r.ops) },
-  { key: 'bytes', label: 'Bytes/s', show: (r) => short(r.bytes) },
-  { key: 'wait', label: 'Wait', show: (r) => time(r.wait) },
-  { key: 'waiting', label: 'Waiting', show: (r) => r.waiting ?? '' },
-  { key: 'rate', label: 'Limit', show: (r) => r.rate ? short(r.rate) : '–' },
-  { key: 'fill', label: 'Bucket', show: (r) => r.rate ? `${short(r.level)}/${short(r.depth)}` : '–',
-    meter: (r) => r.rate ? r.level / Math.max(1, r.depth) : null },
-  { key: 'share', label: 'Share', show: (r) => r.share ? short(r.share) : '–' },
-  { key: 'record', label: 'Record', show: (r) => r.record === undefined ? '' : String(r.record) },
+  { label: 'Class', text: true, sort: 'class', show: (one) => one.class },
+  { label: 'Ops/s', sort: 'recent_served', show: (one) => rate(one, 'served', short) },
+  { label: 'Bytes/s', sort: 'recent_bytes', show: (one) => rate(one, 'bytes', size) },
+  { label: 'Wait', sort: 'recent_waited_ns', show: waitText },
+  { label: 'Waits for', text: true, show: (one) => causeWords[one.cause] ?? '' },
+  { label: 'Waiting', show: (one) => one.waiting === null ? '' : short(one.waiting) },
+  { label: 'Limit', show: (one) => limitText(one.rate, one.bps) },
+  { label: 'Bucket', show: bucketText, meter: bucketFill },
+  { label: 'Share', show: (one) => one.share === null ? '–' : perSecond(one.share) },
+  { label: 'Record', show: (one) => one.record === null ? '' : recordText(one.record) },
 ];
 
-function rates(service, before, seconds) {
-  const old = new Map((before?.top ?? []).map((one) => [one.class, one]));
-  return service.top.map((one) => {
-    const from = old.get(one.class) ?? one;
-    const served = Math.max(0, one.served - from.served);
-    return {
-      name: one.class, rule: one.rule, rate: one.rate, level: one.level, depth: one.depth,
-      waiting: one.waiting, record: one.record, share: one.share,
-      fill: one.rate ? one.level / Math.max(1, one.depth) : 2,
-      ops: served / seconds, bytes: Math.max(0, one.bytes - from.bytes) / seconds,
-      wait: served ? (one.waited_ns - from.waited_ns) / served : 0,
-    };
-  });
+function rate(one, key, show) {
+  return one.recent ? show(one.recent[key] * 1e9 / one.recent.window_ns) : '…';
+}
+function waitText(one) {
+  return one.recent?.served ? time(one.recent.waited_ns / one.recent.served) : '–';
+}
+function bucketText(one) {
+  if (one.rate) return `${short(one.level)} of ${short(one.depth)} ops`;
+  return one.bps ? `${size(one.byte_level)} of ${size(one.byte_depth)}` : '–';
+}
+function bucketFill(one) {
+  if (one.rate) return one.level / Math.max(1, one.depth);
+  return one.bps ? one.byte_level / Math.max(1, one.byte_depth) : null;
+}
+const perSecond = (rate) => inUnit(rate, current()?.capacity_unit);
+const recordText = (record) => record > 0 ? `lent ${short(record)}`
+  : record < 0 ? `owes ${short(-record)}` : 'balanced';
+const current = () => state.last?.services.find((one) => one.service === state.service);
+
+function choose(select, names, value) {
+  if (select.options.length !== names.length) {
+    select.replaceChildren(...names.map((name) => new Option(name, name)));
+  }
+  select.value = value;
 }
 
 function take(event) {
   const names = event.services.map((one) => one.service);
   if (!names.includes(state.service)) state.service = names[0];
-  const select = $('service');
-  if (select.options.length !== names.length) {
-    select.replaceChildren(...names.map((name) => new Option(name, name)));
-  }
-  select.value = state.service;
-  const seconds = state.last ? (event.time_ns - state.last.time_ns) / 1e9 : 0;
-  if (state.last && seconds > 0) {
-    const all = {};
-    for (const service of event.services) {
-      const before = state.last.services.find((one) => one.service === service.service);
-      all[service.service] = rates(service, before, seconds);
-    }
-    state.events.push({ at: event.time_ns / 1e9, rates: all });
-    if (state.events.length > kept) state.events.shift();
-  }
+  choose($('service'), names, state.service);
+  state.heardAt = Date.now();
   takeLocks(event);
   state.last = event;
-  draw();
+  if (!document.hidden) update();
 }
 
 // Data of the lock charts, for the selected namespace.
@@ -96,43 +121,123 @@ function takeLocks(event) {
   $('locks').hidden = names.length === 0;
   if (!names.length) return;
   if (!names.includes(state.namespace)) state.namespace = names[0];
-  const select = $('namespace');
-  if (select.options.length !== names.length) {
-    select.replaceChildren(...names.map((name) => new Option(name, name)));
-  }
-  select.value = state.namespace;
-  select.parentElement.hidden = names.length === 1;
+  choose($('namespace'), names, state.namespace);
+  $('namespace').parentElement.hidden = names.length === 1;
   state.locks.push({ at: event.time_ns / 1e9, all: event.locks });
   if (state.locks.length > kept) state.locks.shift();
 }
 
+function say(text, isLost = false) {
+  $('state').textContent = text;
+  $('state').className = isLost ? 'lost' : '';
+}
+
+async function readEvents(reading) {
+  const answer = await request('/v1/events', { signal: reading.signal });
+  if (!answer.ok) return answer.status;
+  say('live');
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = '';
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return 0;
+    text += value;
+    for (let end; (end = text.indexOf('\n\n')) >= 0; text = text.slice(end + 2)) {
+      const data = text.slice(0, end).split('\n').filter((line) => line.startsWith('data: '));
+      if (data.length) take(JSON.parse(data.map((line) => line.slice(6)).join('')));
+    }
+  }
+}
+
 async function listen() {
   for (;;) {
+    state.reading = new AbortController();
+    state.heardAt = Date.now();
     try {
-      const answer = await request('/v1/events');
-      if (answer.status === 401) {
-        $('state').textContent = 'token required: open this page as …/#token=TOKEN';
-        $('state').className = 'lost';
-        return;
-      }
-      $('state').textContent = 'live';
-      $('state').className = '';
-      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-      let text = '';
-      for (;;) {
-        const { value, done } = await reader.read();
-        if (done) break;
-        text += value;
-        for (let end; (end = text.indexOf('\n\n')) >= 0; text = text.slice(end + 2)) {
-          const data = text.slice(0, end).split('\n').filter((line) => line.startsWith('data: '));
-          if (data.length) take(JSON.parse(data.map((line) => line.slice(6)).join('')));
-        }
+      if (await readEvents(state.reading) === 401) {
+        return say('token required: open this page as …/#token=TOKEN', true);
       }
     } catch (error) { console.debug(error); }
-    $('state').textContent = 'server not reachable; retrying';
-    $('state').className = 'lost';
+    say('server not reachable; retrying' +
+      (state.last ? `. Last data: ${localDay(state.last.time_ns / 1e9)}` : ''), true);
     await new Promise((done) => setTimeout(done, 2000));
   }
+}
+
+// A connection that does not notice its end, for example of a machine that slept, is replaced.
+function watch() {
+  if (Date.now() - state.heardAt > silenceMax) state.reading?.abort();
+}
+
+// ---- reading ----
+
+// One reading of each kind at a time; the newest answer is drawn.
+const busy = new Set();
+async function once(what, run) {
+  if (busy.has(what)) return;
+  busy.add(what);
+  try { await run(); } catch (error) { console.debug(error); } finally { busy.delete(what); }
+}
+
+async function readJson(path) {
+  const answer = await request(path);
+  return answer.ok ? answer : null;
+}
+
+async function readClasses() {
+  const query = new URLSearchParams({
+    sort: state.sort, filter: state.filter, limit: pageSize, offset: state.offset });
+  const service = state.service;
+  const answer = await readJson(servicePath('classes?' + query));
+  if (!answer) return;
+  const classes = await answer.json();
+  if (service !== state.service) return;
+  state.count = Number(answer.headers.get('Weir-Count'));
+  if (state.offset && state.offset >= state.count) return turnTo(0);
+  state.classes = classes;
+  drawClasses();
+}
+
+async function readHistory() {
+  const query = new URLSearchParams({ step: $('range').value, limit: drawn,
+    sort: $('bytes').checked ? 'bytes' : 'served' });
+  const service = state.service;
+  const answer = await readJson(servicePath('history?' + query));
+  if (!answer) return;
+  const history = await answer.json();
+  if (service !== state.service) return;
+  state.history = history;
+  drawCharts();
+}
+
+async function readJobs() {
+  const query = new URLSearchParams({ filter: state.filter.replace(/^[^/]*\//, ''), limit: pageSize });
+  const answer = await readJson(servicePath('jobs?' + query));
+  if (answer) drawJobs(await answer.json());
+}
+
+async function readRest() {
+  const status = await readJson('/v1/status');
+  if (status) { state.status = await status.json(); drawServer(); }
+  const cluster = await request('/v1/cluster');
+  drawCluster(cluster.ok ? await cluster.json() : null);
+  const metrics = await readJson('/metrics');
+  if (metrics) drawGateways(await metrics.text());
+}
+
+function update() {
+  draw();
+  once('classes', readClasses);
+  const interval = $('range').value === '15' ? 15 : 2;  // drawing is most of the work
+  if (!state.history || state.updates % interval === 0) once('history', readHistory);
+  if (state.updates % 5 === 0) once('jobs', readJobs);
+  if (state.updates % 10 === 0) once('rest', readRest);
+  ++state.updates;
+}
+
+function turnTo(offset) {
+  state.offset = Math.max(0, offset);
+  once('classes', readClasses);
 }
 
 // ---- drawing ----
@@ -146,147 +251,322 @@ function fact(list, name, value) {
   row.append(term, said);
   list.append(row);
 }
+function facts(list, pairs) {
+  list.replaceChildren();
+  for (const [name, value] of pairs) fact(list, name, value);
+}
+function rowOfTexts(texts) {
+  const line = document.createElement('tr');
+  for (const text of texts) line.insertCell().textContent = text;
+  return line;
+}
+const mayWrite = () => state.status?.access === 'write';
 
 function draw() {
-  const service = state.last.services.find((one) => one.service === state.service);
-  const facts = $('facts');
-  facts.replaceChildren();
-  fact(facts, 'policy', service.policy);
-  fact(facts, 'capacity', service.capacity === null ? 'unknown' : short(service.capacity) +
-      (service.capacity_unit === 'bytes' ? 'B/s' : '/s'));
-  fact(facts, 'adaptive', service.adaptive);
-  for (const note of service.notes) fact(facts, 'note', note);
-  fact(facts, 'queued', short(service.queued));
-  fact(facts, 'running', service.running);
-  fact(facts, 'slots', service.slots.count + (service.slots.auto ? ' (auto)' : ''));
-  fact(facts, 'classes', short(service.classes));
-  fact(facts, 'connections', state.last.connections);
-  const now = state.events.length ? state.events.at(-1).rates[state.service] ?? [] : [];
-  drawClasses(now);
+  const service = current();
+  facts($('facts'), [
+    ['policy', service.policy],
+    ['capacity', service.capacity === null ? 'unknown' : perSecond(service.capacity)],
+    ['adaptive', service.adaptive],
+    ['queued', `${short(service.queued)} requests`],
+    ['running', `${service.running} of ${service.slots.count} slots` +
+      (service.slots.auto ? ' (auto)' : '')],
+    ['classes', short(service.classes)],
+    ['connections', state.last.connections],
+  ]);
+  $('notes').hidden = !service.notes.length;
+  if ($('notes').textContent !== service.notes.join('')) {
+    $('notes').replaceChildren(...service.notes.map((note) => {
+      const item = document.createElement('li');
+      item.textContent = note;
+      return item;
+    }));
+  }
   drawRules(service.rule_list);
-  drawCharts(now);
+  drawGroups(service.groups);
   drawLocks();
 }
 
-function drawClasses(now) {
-  const shown = now.filter((row) => row.name.includes(state.filter));
-  const key = state.sort;
-  shown.sort((a, b) => {
-    const x = a[key] ?? 0, y = b[key] ?? 0;
-    const order = typeof x === 'string' ? x.localeCompare(y) : x - y;
-    return (state.down ? -order : order) || a.name.localeCompare(b.name);
-  });
-  const body = $('classes').tBodies[0];
-  const rows = new Map();
-  shown.forEach((row, place) => {
-    let line = state.rows.get(row.name);
-    if (!line) {
-      line = document.createElement('tr');
-      line.tabIndex = 0;
-      line.dataset.name = row.name;
-      for (const column of columns) {
-        const cell = line.insertCell();
-        if (column.text) cell.className = 'text';
-        if (column.meter) cell.append(document.createElement('meter'));
-        cell.append(document.createTextNode(''));
-      }
+function classLine(name) {
+  const line = document.createElement('tr');
+  line.tabIndex = 0;
+  line.dataset.name = name;
+  columns.forEach((column, i) => {
+    const cell = line.insertCell();
+    if (column.text) cell.className = 'text';
+    if (column.meter) cell.append(document.createElement('meter'));
+    if (i === 0) {
+      const swatch = document.createElement('span');
+      swatch.className = 'swatch';
+      cell.append(swatch);
     }
-    columns.forEach((column, i) => {
-      const cell = line.cells[i];
-      const text = column.show(row);
-      if (cell.lastChild.data !== text) cell.lastChild.data = text;
-      if (!column.meter) return;
-      const fill = column.meter(row);
-      cell.firstChild.hidden = fill === null;
-      cell.firstChild.value = fill ?? 0;
-    });
-    if (body.rows[place] !== line) body.insertBefore(line, body.rows[place] ?? null);
-    rows.set(row.name, line);
+    cell.append(document.createTextNode(''));
   });
-  while (body.rows.length > shown.length) body.rows[body.rows.length - 1].remove();
-  state.rows = rows;
+  return line;
 }
 
+function drawClasses() {
+  const body = $('classes').tBodies[0];
+  const charted = (state.history?.classes ?? []).map((one) => one.class);
+  const rows = new Map();
+  state.classes.forEach((one, place) => {
+    const line = state.rows.get(one.class) ?? classLine(one.class);
+    columns.forEach((column, i) => {
+      const cell = line.cells[i];
+      const text = column.show(one);
+      if (cell.lastChild.data !== text) cell.lastChild.data = text;
+      if (!column.meter) return;
+      const fill = column.meter(one);
+      cell.firstChild.hidden = fill === null;
+      cell.firstChild.value = fill ?? 0;
+      cell.firstChild.ariaLabel = 'Fill of the bucket';
+    });
+    const colour = charted.indexOf(one.class);
+    line.cells[0].firstChild.style.background = colour < 0 ? 'transparent' : colours[colour];
+    if (body.rows[place] !== line) body.insertBefore(line, body.rows[place] ?? null);
+    rows.set(one.class, line);
+  });
+  while (body.rows.length > state.classes.length) body.rows[body.rows.length - 1].remove();
+  state.rows = rows;
+  const first = state.classes.length ? state.offset + 1 : 0;
+  const place = state.count === 0 ? (state.filter ? 'no class has this text in its name' : 'no classes yet')
+    : `${first}–${state.offset + state.classes.length} of ${state.count.toLocaleString()}`;
+  if ($('place').textContent !== place) $('place').textContent = place;
+  $('previous').disabled = state.offset === 0;
+  $('next').disabled = state.offset + state.classes.length >= state.count;
+}
+
+function editButton(label, name, run) {
+  const button = document.createElement('button');
+  button.textContent = label;
+  button.setAttribute('aria-label', `${label} ${name}`);
+  button.onclick = run;
+  return button;
+}
+
+// Drawn only when they change, so that a button keeps the focus.
 function drawRules(rules) {
+  const shape = JSON.stringify([rules, mayWrite()]);
+  if (shape === state.rulesShape) return;
+  state.rulesShape = shape;
   const lines = rules.map((rule) => {
-    const line = document.createElement('tr');
-    const limits = rule.limits || (rule.rate ? `rate=${rule.rate}` : '');
-    for (const text of [rule.rule, rule.conditions, limits, rule.heads, rule.classes]) {
-      line.insertCell().textContent = text;
+    const line = rowOfTexts([rule.rule, rule.conditions, ruleLimits(rule), rule.heads,
+      rule.state, short(rule.classes)]);
+    if (mayWrite()) {
+      const cell = line.insertCell();
+      cell.append(editButton('Change', rule.rule, () => openEditor('change', rule)));
+      if (rule.rule !== 'default') {
+        cell.append(' ', editButton('Stop', rule.rule, () => openEditor('stop', rule)));
+      }
     }
     return line;
   });
   $('rules').tBodies[0].replaceChildren(...lines);
 }
-
-// The busiest classes of the visible time have colours; the rest is one band.
-function busiest() {
-  const sums = new Map();
-  for (const event of state.events) {
-    for (const row of event.rates[state.service] ?? []) {
-      sums.set(row.name, (sums.get(row.name) ?? 0) + row.ops);
-    }
-  }
-  return [...sums].sort((a, b) => b[1] - a[1] || a[0].localeCompare(b[0])).slice(0, drawn)
-    .map(([name]) => name);
+function ruleLimits(rule) {
+  const others = rule.limits.split(' ').filter((one) => one && !/^(rate|bps)=/.test(one)).join(' ');
+  const limit = limitText(rule.rate, rule.bps);
+  return others ? `${limit}; ${others}` : limit;
 }
 
-function series(names, value, stacked) {
-  const times = state.events.map((event) => event.at);
-  const lines = [...names.map(() => []), []];
-  for (const event of state.events) {
-    const by = new Map((event.rates[state.service] ?? []).map((row) => [row.name, row]));
-    let others = 0, weight = 0;
-    for (const [name, row] of by) {
-      if (names.includes(name)) continue;
-      others += stacked ? value(row) : value(row) * row.ops;
-      weight += row.ops;
+function drawJobs(jobs) {
+  const shape = JSON.stringify([jobs, mayWrite()]);
+  if (shape === state.jobsShape) return;
+  state.jobsShape = shape;
+  const focused = document.activeElement?.dataset?.job;
+  $('jobs').tBodies[0].replaceChildren(...jobs.map((job) => {
+    const line = rowOfTexts([job.job || '(none)', short(job.nodes),
+      job.share === null ? 'not paced' : perSecond(job.share), recordText(job.record),
+      short(job.waiting), short(job.running)]);
+    if (mayWrite() && job.job) {
+      const button = editButton('Resize', job.job, () => openJob(job));
+      button.dataset.job = job.job;
+      line.insertCell().append(button);
     }
-    names.forEach((name, i) => lines[i].push(by.has(name) ? value(by.get(name)) : 0));
-    lines[names.length].push(stacked ? others : weight ? others / weight : 0);
+    return line;
+  }));
+  if (focused) $('jobs').querySelector(`[data-job="${CSS.escape(focused)}"]`)?.focus();
+}
+
+function drawGroups(groups) {
+  $('groups').hidden = !groups;
+  if (!groups) return;
+  facts($('group-facts'), [['turns', groups.step], ['preferred', groups.preferred ?? 'none'],
+    ['epoch', groups.epoch || 'not shared'], ['ragged turns', short(groups.ragged)]]);
+  $('groups').querySelector('tbody').replaceChildren(...groups.groups.map((one) =>
+    rowOfTexts([one.group, short(one.turns), short(one.waiting)])));
+}
+
+function drawServer() {
+  const { memory, io, version, threads, exports, hung_exports: hung, counters } = state.status;
+  facts($('server-facts'), [['version', version], ['I/O', io], ['threads', threads.length],
+    ['memory', `${size(memory.used)} of ${size(memory.limit)}`],
+    ['requests', short(counters.requests)], ['store errors', short(counters.store_errors)]]);
+  const stuck = new Map(hung.map((one) => [one.export, one]));
+  $('exports').querySelector('tbody').replaceChildren(...exports.map((name) => {
+    const one = stuck.get(name);
+    const line = rowOfTexts([name, one ? `hangs for ${time(one.silent_ns)}: ${one.unfinished} ` +
+      `requests unfinished, ${one.kept} wait` : 'responds']);
+    line.className = one ? 'lost' : '';
+    return line;
+  }));
+  $('read-only').hidden = mayWrite();
+  for (const one of document.querySelectorAll('.edit')) one.hidden = !mayWrite();
+  if (state.last) drawRules(current().rule_list);
+}
+
+function memberState(one) {
+  if (one.joined) return 'joined';
+  return one.registered ? 'joining' : one.away_ns === null ? 'away' : `away for ${time(one.away_ns)}`;
+}
+
+function drawCluster(cluster) {
+  $('cluster').hidden = !cluster;
+  if (!cluster) return;
+  facts($('cluster-facts'), [['this server', cluster.name],
+    ['state', cluster.why ? `${cluster.state}: ${cluster.why}` : cluster.state],
+    ['leader', cluster.leader || 'none'], ['term', cluster.term], ['epochs', short(cluster.epochs)],
+    ['members sharing limits', cluster.counted]]);
+  $('members').tBodies[0].replaceChildren(...cluster.members.map((one) =>
+    rowOfTexts([one.name, one.address, memberState(one)])));
+  const sums = new Map();
+  for (const { slices } of cluster.members) {
+    for (const one of slices) sums.set(one.of, (sums.get(one.of) ?? 0) + one.milli_per_s);
   }
+  const lines = cluster.members.flatMap((member) => member.slices.map((one) =>
+    [one.of, member.name, `${short(one.milli_per_s / 1000)}/s${one.leased ? '' : ' (cut off)'}`,
+      `${(100 * one.milli_per_s / Math.max(1, sums.get(one.of))).toFixed(0)} %`]));
+  lines.sort((a, b) => a[0].localeCompare(b[0]) || a[1].localeCompare(b[1]));
+  $('slices').hidden = !lines.length;
+  $('slices').tBodies[0].replaceChildren(...lines.slice(0, 500).map(rowOfTexts));
+}
+
+// Counters of gateways are in the metrics alone.
+function drawGateways(metrics) {
+  const found = [...metrics.matchAll(/^weir_nfs_(\w+?)(?:_total)?\{gateway="((?:[^"\\]|\\.)*)"\} (\S+)$/gm)]
+    .filter(([, , , value]) => Number(value) !== 0);
+  $('gateways').hidden = !found.length;
+  $('gateways').querySelector('tbody').replaceChildren(...found.map(([, name, gateway, value]) =>
+    rowOfTexts([gateway, name.replaceAll('_', ' '), short(Number(value))])));
+}
+
+// ---- charts ----
+
+// Per second and class, or per request; the last line is the rest of the service.
+function lineValues(of, key, step) {
+  if (key === 'wait') return of.served.map((n, i) => n ? of.waited_ns[i] / n : 0);
+  return of[key].map((n) => n / step);
+}
+function restOf(history) {
+  const minus = (key) => history.total[key].map((all, i) =>
+    Math.max(0, history.classes.reduce((left, one) => left - one[key][i], all)));
+  return { served: minus('served'), bytes: minus('bytes'), waited_ns: minus('waited_ns') };
+}
+function series(history, key, stacked) {
+  const step = history.step_ns / 1e9;
+  const count = history.total.served.length;
+  const times = Array.from({ length: count }, (_, i) => history.end_ns / 1e9 - (count - 1 - i) * step);
+  const lines = [...history.classes, restOf(history)].map((one) => lineValues(one, key, step));
   if (stacked) {
     for (let i = 1; i < lines.length; ++i) lines[i] = lines[i].map((v, at) => v + lines[i - 1][at]);
   }
   return [times, ...lines];
 }
 
-function chart(id, names, stacked, axis, floor) {
-  const ink = getComputedStyle(document.documentElement).getPropertyValue('--soft');
-  const grid = getComputedStyle(document.documentElement).getPropertyValue('--line');
+// Changes of rules as vertical lines.
+function drawMarks(plot) {
+  const { left, top, width, height } = plot.bbox;
+  const context = plot.ctx;
+  context.save();
+  context.strokeStyle = getComputedStyle(document.documentElement).getPropertyValue('--ink');
+  context.setLineDash([4, 4]);
+  for (const mark of state.history?.marks ?? []) {
+    const x = Math.round(plot.valToPos(mark.time_ns / 1e9, 'x', true));
+    if (x < left || x > left + width) continue;
+    context.beginPath();
+    context.moveTo(x, top);
+    context.lineTo(x, top + height);
+    context.stroke();
+  }
+  context.restore();
+}
+
+function look() {
+  const style = getComputedStyle(document.documentElement);
+  const ink = style.getPropertyValue('--soft'), grid = style.getPropertyValue('--line');
+  return { stroke: ink, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid } };
+}
+const clock = (at) => local(at);
+const timeAxis = () => ({ ...look(), size: 30, space: 90, values: (self, all) => all.map(clock) });
+
+function chart(id, names, stacked, axis, floor, capacity) {
   const labels = [...names, 'others'];
   const lines = labels.map((label, i) => ({
-    label, stroke: colours[i], width: 1.5,
-    fill: stacked ? colours[i] + '70' : undefined, points: { show: false },
+    label, stroke: colours[Math.min(i < names.length ? i : drawn, drawn)], width: 1.5,
+    fill: stacked ? colours[i < names.length ? i : drawn] + '70' : undefined, points: { show: false },
     value: (self, raw, line, at) => at === null || raw === null ? '–'
       : axis(stacked && line > 1 ? raw - self.data[line - 1][at] : raw),
   }));
-  const style = { stroke: ink, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid } };
+  if (capacity !== null) {
+    lines.push({ label: 'capacity', stroke: getComputedStyle(document.documentElement)
+      .getPropertyValue('--ink'), width: 1.5, dash: [8, 4], points: { show: false },
+    value: () => axis(capacity) });
+  }
   const box = $(id);
   box.replaceChildren();
   return new uPlot({
-    width: box.clientWidth, height: 190, series: [{}, ...lines],
-    axes: [style, { ...style, size: 70, values: (self, ticks) => ticks.map(axis) }],
+    width: box.clientWidth, height: 190,
+    series: [{ value: (self, at) => at === null ? '–' : localDay(at) }, ...lines],
+    axes: [timeAxis(), { ...look(), size: 78, values: (self, ticks) => ticks.map(axis) }],
     scales: { y: { range: (self, low, high) => [0, Math.max(high, floor) * 1.05] } },
-    bands: stacked ? lines.slice(1).map((line, i) => ({ series: [i + 2, i + 1] })) : [],
-    cursor: { drag: { x: false, y: false } },
+    bands: stacked ? names.map((name, i) => ({ series: [i + 2, i + 1] })) : [],
+    cursor: { drag: { x: false, y: false } }, hooks: { draw: [drawMarks] },
   }, [[], ...lines.map(() => [])], box);
 }
 
+// What a chart shows, for those who do not see it.
+function describe(id, history, key, axis) {
+  const lines = [['all', history.total], ...history.classes.map((one) => [one.class, one])];
+  const last = (one) => lineValues(one, key, history.step_ns / 1e9).at(-1) ?? 0;
+  $(id).textContent = `${$('range').selectedOptions[0].textContent}; now ` +
+    lines.slice(0, 4).map(([name, one]) => `${name}: ${axis(last(one))}`).join(', ');
+}
+
 function drawCharts() {
-  if (!state.events.length) return;
-  const names = busiest();
+  const { history } = state;
   const inBytes = $('bytes').checked;
-  const shape = JSON.stringify([names, inBytes, state.service]);
+  const names = history.classes.map((one) => one.class);
+  const service = current();
+  const hasLine = service.capacity !== null &&
+    service.capacity_unit === (inBytes ? 'bytes' : 'operations');
+  const capacity = hasLine ? service.capacity : null;
+  const shape = JSON.stringify([names, inBytes, state.service, capacity, history.step_ns]);
+  const throughput = inBytes ? bandwidth : ops;
   if (shape !== state.shape) {
     state.shape = shape;
     for (const old of Object.values(state.charts)) old.destroy();
-    state.charts.throughput = chart('throughput', names, true, (v) => short(v) + (inBytes ? 'B/s' : '/s'), 1);
-    state.charts.wait = chart('wait', names, false, time, 1e6);
+    state.charts.throughput = chart('throughput', names, true, throughput, 1, capacity);
+    state.charts.wait = chart('wait', names, false, time, 1e6, null);
   }
-  const moved = (row) => inBytes ? row.bytes : row.ops;
-  state.charts.throughput.setData(series(names, moved, true));
-  state.charts.wait.setData(series(names, (row) => row.wait, false));
+  const key = inBytes ? 'bytes' : 'served';
+  const moved = series(history, key, true);
+  if (capacity !== null) moved.push(moved[0].map(() => capacity));
+  state.charts.throughput.setData(moved);
+  state.charts.wait.setData(series(history, 'wait', false));
+  describe('throughput-text', history, key, throughput);
+  describe('wait-text', history, 'wait', time);
+  drawMarkList(history.marks);
+}
+
+function drawMarkList(marks) {
+  $('changes').hidden = !marks.length;
+  if ($('changes-count').textContent === String(marks.length)) return;
+  $('changes-count').textContent = marks.length;
+  $('marks').replaceChildren(...marks.toReversed().map((mark) => {
+    const item = document.createElement('li');
+    item.textContent = `${localDay(mark.time_ns / 1e9)}: ${mark.text}`;
+    return item;
+  }));
 }
 
 // ---- locks ----
@@ -304,12 +584,7 @@ function decade(number) {
   return number / 1000 ** unit + ['', 'k', 'M', 'G', 'T', 'P'][unit];
 }
 
-const clock = (at) => new Date(at * 1000).toTimeString().slice(0, 8);
-
 function lockChart(id, labels, axis, scale, ticks) {
-  const style = getComputedStyle(document.documentElement);
-  const ink = style.getPropertyValue('--soft'), grid = style.getPropertyValue('--line');
-  const look = { stroke: ink, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid } };
   const box = $(id);
   box.replaceChildren();
   return new uPlot({
@@ -318,8 +593,8 @@ function lockChart(id, labels, axis, scale, ticks) {
       label, stroke: colours[i], width: 1.5, dash: i ? [6, 4] : undefined, points: { show: false },
       value: (self, raw) => raw === null ? '–' : axis(raw),
     }))],
-    axes: [{ ...look, size: 30, space: 80, values: (self, all) => all.map(clock) },
-      { ...look, size: 60, values: (self, all) => all.map(axis), ...ticks }],
+    axes: [timeAxis(),
+      { ...look(), size: 60, values: (self, all) => all.map(axis), ...ticks }],
     scales: { y: scale },
     cursor: { drag: { x: false, y: false } },
   }, [[], ...labels.map(() => [])], box);
@@ -420,11 +695,10 @@ async function explain(name) {
   } else {
     $('reason').textContent = it.verdict + (it.cure ? `. To change it: ${it.cure}` : '');
     fact(numbers, 'rule', `${it.rule}: ${it.reason}`);
-    const limits = [it.rate ? short(it.rate) + ' operations/s' : '', it.bps ? short(it.bps) + 'B/s' : ''];
-    fact(numbers, 'limit', limits.filter(Boolean).join(', ') || 'none in this rule');
-    if (it.rate) fact(numbers, 'bucket', `${short(it.level)} of ${short(it.depth)}`);
-    if (it.bps) fact(numbers, 'bucket of bytes', `${short(it.byte_level)} of ${short(it.byte_depth)}`);
-    fact(numbers, 'served', short(it.served));
+    fact(numbers, 'limit', it.rate || it.bps ? limitText(it.rate, it.bps) : 'none in this rule');
+    if (it.rate) fact(numbers, 'bucket', `${short(it.level)} of ${short(it.depth)} ops`);
+    if (it.bps) fact(numbers, 'bucket of bytes', `${size(it.byte_level)} of ${size(it.byte_depth)}`);
+    fact(numbers, 'served', `${short(it.served)} requests`);
     fact(numbers, 'waiting now', it.waiting);
     if (it.delays) {
       const { requests, wait_ns, window_ns, device_requests, device_ns } = it.delays;
@@ -433,7 +707,7 @@ async function explain(name) {
       if (device_requests) fact(numbers, 'device', time(device_ns / device_requests) + ' for each');
     }
     if (it.job) {
-      fact(numbers, 'share', it.job.share === null ? 'not paced' : short(it.job.share) + '/s');
+      fact(numbers, 'share', it.job.share === null ? 'not paced' : perSecond(it.job.share));
       fact(numbers, 'record', it.job.record > 0 ? `${it.job.record} lent`
         : it.job.record < 0 ? `${-it.job.record} owed` : 'balanced');
     }
@@ -452,22 +726,168 @@ async function explain(name) {
   if (!$('explanation').open) $('explanation').showModal();
 }
 
+// ---- editing ----
+
+const keysOf = (rule) => rule.limits || (rule.rate ? `rate=${rule.rate}` : '');
+
+function show(kind, title) {
+  $('editor-title').textContent = title;
+  for (const one of $('edit').querySelectorAll('label')) {
+    one.hidden = !one.classList.contains('of-' + kind);
+  }
+  answerEdit('');
+  $('edit-effects').hidden = true;
+  $('edit-command').textContent = '';
+  $('edit-apply').disabled = true;
+  if (!$('editor').open) $('editor').showModal();
+}
+
+function openEditor(verb, rule) {
+  state.edit = { verb, rule, generation: '' };
+  const others = current().rule_list.map((one) => one.rule)
+    .filter((name) => name !== rule?.rule && name !== 'default');
+  const positions = [new Option(verb === 'start' ? 'first' : 'as it is', ''),
+    ...others.map((name) => new Option(`before ${name}`, name))];
+  $('edit-rank').replaceChildren(...positions);
+  $('edit-name').value = $('edit-conditions').value = '';
+  $('edit-keys').value = rule ? keysOf(rule) : '';
+  show(verb, verb === 'start' ? 'Start a rule' : verb === 'change' ? `Change rule ${rule.rule}`
+    : `Stop rule ${rule.rule}`);
+  edited();
+}
+
+function openJob(job) {
+  state.edit = { verb: 'job', job: job.job, generation: '' };
+  $('edit-nodes').value = job.nodes;
+  show('job', `Size of job ${job.job}`);
+}
+
+function commandOf({ verb, rule }) {
+  if (verb === 'stop') return `stop ${rule.rule}`;
+  const rank = $('edit-rank').value ? `rank=${$('edit-rank').value}` : '';
+  const words = verb === 'start' ? ['start', $('edit-name').value, $('edit-conditions').value]
+    : ['change', rule.rule];
+  return [...words, $('edit-keys').value, rank].map((one) => one.trim()).filter(Boolean).join(' ');
+}
+
+// What was tried is no longer what would be applied.
+function edited() {
+  $('edit-apply').disabled = true;
+  $('edit-effects').hidden = true;
+  if (state.edit.verb !== 'job') $('edit-command').textContent = `weir rule ${commandOf(state.edit)}`;
+}
+
+function answerEdit(text, isError = false) {
+  $('edit-answer').textContent = text;
+  $('edit-answer').className = isError ? 'lost' : '';
+}
+
+const problemText = (problem) => [problem.where, problem.detail].filter(Boolean).join(': ') +
+  (problem.hint ? `; ${problem.hint}` : '');
+
+async function send(method, path, body) {
+  const answer = await request(path, { method, body: JSON.stringify(body) });
+  return { status: answer.status, ok: answer.ok, json: await answer.json() };
+}
+
+function drawEffects(caption, heads, rows) {
+  $('edit-caption').textContent = caption;
+  $('edit-effects').tHead.rows[0].replaceChildren(...heads.map((text) => {
+    const cell = document.createElement('th');
+    cell.textContent = text;
+    return cell;
+  }));
+  $('edit-effects').tBodies[0].replaceChildren(...rows.map(rowOfTexts));
+  $('edit-effects').hidden = false;
+}
+
+// Shows which classes the command would change. False: it would fail.
+async function tryRule() {
+  const edit = state.edit;
+  const { ok, json } = await send('POST', servicePath('rules'),
+    { command: commandOf(edit), dry_run: true });
+  if (!ok) return answerEdit(problemText(json), true), false;
+  edit.generation = json.generation;
+  const parts = [`${json.affected} classes change, ${json.unchanged} do not`];
+  if (json.undecided) parts.push(`for ${json.undecided} it depends on more than their key`);
+  if (!json.has_rules) parts.push('the policy has no rules: the rule will be kept, but inactive');
+  drawEffects(parts.join('; '), ['Class', 'Becomes', 'Limit now', 'Limit then'],
+    json.classes.map((one) => [one.class, one.becomes ?? 'no class in this layer',
+      limitText(one.rate, one.bps), limitText(one.rate_after, one.bps_after)]));
+  return true;
+}
+
+// A job's part of the capacity is its nodes among those of all jobs with a share.
+async function tryJob() {
+  const nodes = Number($('edit-nodes').value);
+  if (!Number.isInteger(nodes) || nodes < 1) {
+    return answerEdit('the number of nodes must be a whole number above 0', true), false;
+  }
+  const answer = await request(servicePath('jobs?limit=10000'));
+  if (!answer.ok) return answerEdit(problemText(await answer.json()), true), false;
+  state.edit.generation = answer.headers.get('ETag').replaceAll('"', '');
+  const jobs = (await answer.json()).filter((one) => one.share !== null);
+  const sum = jobs.reduce((all, one) => all + one.share, 0);
+  const weight = (one) => one.job === state.edit.job ? nodes : one.weight;
+  const weights = jobs.reduce((all, one) => all + weight(one), 0);
+  drawEffects(jobs.length ? 'Entitlement of each job with a share; loans come on top'
+    : 'No job has a share now: the size counts as soon as shares are given', ['Job', 'Nodes', 'Share now',
+    'About, then'], jobs.slice(0, 200).map((one) => [one.job, short(weight(one)), perSecond(one.share),
+    perSecond(sum * weight(one) / weights)]));
+  return true;
+}
+
+async function tryEdit() {
+  answerEdit('');
+  const done = await (state.edit.verb === 'job' ? tryJob() : tryRule());
+  $('edit-apply').disabled = !done;
+  return done;
+}
+
+async function applyEdit() {
+  const { edit } = state;
+  $('edit-apply').disabled = true;
+  const { status, ok, json } = edit.verb === 'job'
+    ? await send('PUT', `/v1/jobs/${encodeURIComponent(edit.job)}`,
+      { nodes: Number($('edit-nodes').value), generation: edit.generation })
+    : await send('POST', servicePath('rules'),
+      { command: commandOf(edit), generation: edit.generation });
+  if (ok) {
+    $('editor').close();
+    return once('jobs', readJobs);
+  }
+  if (status !== 409) return answerEdit(problemText(json), true);
+  const rules = await readJson(servicePath('rules'));
+  const now = rules ? (await rules.json()).find((one) => one.rule === edit.rule?.rule) : null;
+  const isPossible = await tryEdit();
+  const newer = edit.verb === 'job' || edit.verb === 'start' ? ''
+    : now ? ` Rule ${now.rule} now has: ${keysOf(now) || 'no limits'}.` : ` Rule ${edit.rule.rule} is gone.`;
+  const why = isPossible ? ' Check the effect below and apply again.' : ` ${$('edit-answer').textContent}`;
+  answerEdit(`Nothing was changed: the configuration was changed by somebody else.${newer}${why}`, true);
+}
+
 // ---- user input ----
+
+function sortBy(column, head) {
+  state.sort = column.sort;
+  for (const other of $('classes').tHead.rows[0].cells) other.removeAttribute('aria-sort');
+  head.setAttribute('aria-sort', column.sort === 'class' ? 'ascending' : 'descending');
+  turnTo(0);
+}
 
 for (const column of columns) {
   const head = document.createElement('th');
-  const button = document.createElement('button');
-  button.textContent = column.label;
+  head.scope = 'col';
   if (column.text) head.className = 'text';
-  button.onclick = () => {
-    state.down = state.sort === column.key ? !state.down : !column.text;
-    state.sort = column.key;
-    for (const other of $('classes').tHead.rows[0].cells) other.removeAttribute('aria-sort');
-    head.setAttribute('aria-sort', state.down ? 'descending' : 'ascending');
-    if (state.last) draw();
-  };
-  if (column.key === state.sort) head.setAttribute('aria-sort', 'descending');
-  head.append(button);
+  if (column.sort) {
+    const button = document.createElement('button');
+    button.textContent = column.label;
+    button.onclick = () => sortBy(column, head);
+    if (column.sort === state.sort) head.setAttribute('aria-sort', 'descending');
+    head.append(button);
+  } else {
+    head.textContent = column.label;
+  }
   $('classes').tHead.rows[0].append(head);
 }
 const rowOf = (event) => event.target.closest('tr[data-name]');
@@ -481,10 +901,23 @@ $('classes').addEventListener('keydown', (event) => {
   else return;
   event.preventDefault();
 });
-$('filter').oninput = () => { state.filter = $('filter').value; if (state.last) draw(); };
-$('service').onchange = () => { state.service = $('service').value; draw(); };
-$('bytes').onchange = () => { if (state.last) draw(); };
+function again() {
+  state.history = null;
+  state.updates = 0;
+  if (state.last) update();
+}
+$('filter').oninput = () => { state.filter = $('filter').value; turnTo(0); once('jobs', readJobs); };
+$('service').onchange = () => { state.service = $('service').value; state.offset = 0; again(); };
+$('bytes').onchange = again;
+$('range').onchange = again;
+$('previous').onclick = () => turnTo(state.offset - pageSize);
+$('next').onclick = () => turnTo(state.offset + pageSize);
 $('namespace').onchange = () => { state.namespace = $('namespace').value; draw(); };
+$('start-rule').onclick = () => openEditor('start', null);
+$('edit').onsubmit = (event) => { event.preventDefault(); tryEdit(); };
+$('edit').oninput = edited;
+$('edit-apply').onclick = applyEdit;
+$('edit-cancel').onclick = () => $('editor').close();
 addEventListener('resize', () => {
   for (const [id, one] of Object.entries(state.charts)) {
     one.setSize({ width: $(id).clientWidth, height: 190 });
@@ -496,6 +929,12 @@ addEventListener('resize', () => {
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
   state.shape = '';
   forgetLockCharts();
-  if (state.last) draw();
+  if (state.last) update();
 });
+document.addEventListener('visibilitychange', () => {
+  if (document.hidden || !state.last) return;
+  watch();
+  again();
+});
+setInterval(watch, 1000);
 listen();

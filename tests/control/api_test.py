@@ -23,6 +23,109 @@ TBF = (*EXPORT, "--adaptive", "off")
 SERVICE = "/v1/services/ost_io"
 
 
+class History(unittest.TestCase):
+    def test_totals_classes_and_marks(self):
+        with Remote(*TBF) as it:
+            wait_for("a first step", lambda: it.get(f"{SERVICE}/history")["total"]["served"])
+            it.read("dd.0", 30)
+            it.read("ior.1", 10)
+            begun = time.time_ns()
+            self.assertEqual(it.weir("rule", "start", "slow", "jobid={dd.*}", "rate=100")[0], 0)
+            seen = wait_for("requests in the history", lambda: (
+                (now := it.get(f"{SERVICE}/history"))
+                and sum(now["total"]["served"]) >= 40 and now))
+            self.assertEqual(seen["step_ns"], 10**9)
+            self.assertLess(abs(seen["end_ns"] - time.time_ns()), 5e9)
+            names = {one["class"]: sum(one["served"]) for one in seen["classes"]}
+            lengths = {len(one[key]) for one in [seen["total"], *seen["classes"]]
+                       for key in ("served", "bytes", "waited_ns")}
+            self.assertEqual(len(lengths), 1, "all lines have the same steps")
+            self.assertEqual(sum(seen["total"]["bytes"]), 40 * 4096)
+            self.assertEqual(names, {"default/dd.0": 30, "default/ior.1": 10})
+            mark = seen["marks"][-1]
+            self.assertEqual(mark["text"], "start slow jobid={dd.*} rate=100")
+            self.assertLess(abs(mark["time_ns"] - begun), 5e9)
+            one = it.get(f"{SERVICE}/history?class=default/dd.0&class=nobody&step=1")
+            self.assertEqual([line["class"] for line in one["classes"]], ["default/dd.0"])
+            self.assertEqual(it.get(f"{SERVICE}/history?step=15")["step_ns"], 15 * 10**9)
+
+    def test_bad_queries(self):
+        with Remote(*TBF) as it:
+            for query in ("step=2", "sort=class", "limit=x", "step="):
+                status, _, body = it.http("GET", f"{SERVICE}/history?{query}")
+                self.assertEqual(status, 400, (query, body))
+            self.assertEqual(it.http("GET", "/v1/services/none/history")[0], 404)
+
+
+class Console(unittest.TestCase):
+    """What the page needs: pages of classes, dry runs, and changes that lose a race."""
+
+    def test_pages_of_classes(self):
+        with Remote(*TBF) as it:
+            for number in range(25):
+                it.read(f"job.{number:02}", 1 + number)
+            seen = []
+            for offset in (0, 10, 20, 30):
+                status, head, body = it.http(
+                    "GET", f"{SERVICE}/classes?sort=served&limit=10&filter=job&offset={offset}")
+                self.assertEqual((status, head["Weir-Count"]), (200, "25"))
+                seen += [one["class"] for one in json.loads(body)]
+            self.assertEqual(seen, [f"default/job.{number:02}" for number in range(24, -1, -1)])
+            self.assertEqual(it.http("GET", f"{SERVICE}/classes?offset=x")[0], 400)
+            recent = wait_for("rates", lambda: it.get(f"{SERVICE}/classes?limit=1")[0]["recent"])
+            self.assertGreater(recent["window_ns"], 0)
+
+    def test_a_dry_run_says_what_would_change_and_changes_nothing(self):
+        with Remote(*TBF) as it:
+            for job in ("dd.0", "dd.1", "ior.0"):
+                it.read(job, 3)
+
+            def run(command):
+                return it.send("POST", f"{SERVICE}/rules", {"command": command, "dry_run": True})
+            status, head, seen = run("start slow jobid={dd.*} rate=20 bps=1MB/s")
+            self.assertEqual(status, 200, seen)
+            self.assertEqual((seen["affected"], seen["unchanged"], seen["undecided"]), (2, 1, 0))
+            self.assertEqual(seen["classes"][0], {
+                "class": "default/dd.0", "becomes": "slow/dd.0", "rate": 10000, "bps": 0,
+                "rate_after": 20, "bps_after": 1000000})
+            self.assertEqual(head["ETag"].strip('"'), seen["generation"])
+            self.assertEqual([one["rule"] for one in it.get(f"{SERVICE}/rules")], ["default"])
+            self.assertEqual(run("change default rate=5")[2]["affected"], 3)
+            self.assertEqual(run("stop default")[0], 403)
+            self.assertEqual(run("change none rate=5")[0], 404)
+            self.assertEqual(run("start")[0], 400)
+            status, _, body = it.send("POST", "/v1/services/none/rules",
+                                      {"command": "start a jobid={a} rate=1", "dry_run": True})
+            self.assertEqual(status, 404, body)
+            self.assertEqual(it.weir("rule", "start", "slow", "jobid={dd.*}", "rate=20")[0], 0)
+            it.read("dd.0", 1)
+            stop = run("stop slow")[2]
+            self.assertIn({"class": "slow/dd.0", "becomes": "default/dd.0", "rate": 20, "bps": 0,
+                           "rate_after": 10000, "bps_after": 0}, stop["classes"])
+            self.assertEqual(it.weir("rule", "start", "mine", "uid={5}", "rate=7")[0], 65)
+
+    def test_a_dry_run_does_not_guess(self):
+        with Remote(*TBF, "--policy", "tbf") as it:
+            it.read("dd.0", 3)
+            _, _, seen = it.send("POST", f"{SERVICE}/rules",
+                                 {"command": "start mine uid={5} rate=7", "dry_run": True})
+            known = seen["affected"] + seen["unchanged"] + seen["undecided"]
+            self.assertEqual((seen["affected"], known), (0, 1), seen)
+
+    def test_a_generation_in_the_body_is_checked(self):
+        with Remote(*TBF) as it:
+            command = {"command": "start a jobid={a} rate=1", "dry_run": True}
+            generation = it.send("POST", f"{SERVICE}/rules", command)[2]["generation"]
+            self.assertEqual(it.weir("rule", "start", "b", "jobid={b}", "rate=1")[0], 0)
+            late = {"command": "start a jobid={a} rate=1", "generation": generation}
+            status, head, problem = it.send("POST", f"{SERVICE}/rules", late)
+            self.assertEqual(status, 409, problem)
+            newer = {"nodes": 3, "generation": head["ETag"].strip('"')}
+            self.assertEqual(it.send("PUT", "/v1/jobs/a", newer)[0], 200)
+            self.assertEqual(it.send("PUT", "/v1/jobs/a", newer)[0], 409)
+            self.assertEqual([one["rule"] for one in it.get(f"{SERVICE}/rules")], ["b", "default"])
+
+
 class Reading(unittest.TestCase):
     def test_every_path(self):
         with Remote(*EXPORT, "--capacity", "4000") as it:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The live page in Chromium: data moves, a rule shows its effect, an explanation opens.
+"""The console in Chromium: data moves, rules and sizes are edited, an explanation opens.
 
 WEIR_SCREENSHOTS=FOLDER stores screenshots.
 """
@@ -18,6 +18,7 @@ from remote import READ, RELEASE, Remote, request, simple_reply
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD = pathlib.Path(os.environ.get("WEIR_BUILD_DIR", HERE.parents[1] / "build/dev"))
 TOKEN = "page-token"
+READER = "reader-token"
 
 
 def modules():
@@ -61,16 +62,18 @@ class Page(unittest.TestCase):
 
     def test_what_an_administrator_sees(self):
         folder = modules()
+        tokens = f"admin write {TOKEN}\nviewer read {READER}\n"
+        (self.folder / "token").write_text(tokens, encoding="utf-8")
         with Remote("--export", "a=memory:64MiB", "--adaptive", "off", "--control-tcp",
                     "127.0.0.1:0", "--control-token", self.folder / "token",
                     binary=RELEASE) as it:
             loads = [Load(it, job) for job in ("dd.0", "ior.1", "<b>bold")]
+            url = f"http://127.0.0.1:{it.control_port}/#token="
             browser = subprocess.Popen(
-                ["node", HERE / "page.mjs", folder,
-                 f"http://127.0.0.1:{it.control_port}/#token={TOKEN}", self.shots],
+                ["node", HERE / "page.mjs", folder, url + TOKEN, self.shots, url + READER],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
             try:
-                self.follow(it, browser)
+                self.follow(it, browser, loads)
             finally:
                 browser.kill()
                 browser.communicate()
@@ -103,7 +106,7 @@ class Page(unittest.TestCase):
         self.assertNotEqual(one["dark"], "rgb(244, 246, 249)")
         self.assertTrue(one["wide"] and seen["narrow"], "the page is wider than the window")
 
-    def follow(self, it, browser):
+    def follow(self, it, browser, loads):
         def seen():
             line = browser.stdout.readline()
             self.assertTrue(line, "the browser has ended early")
@@ -113,23 +116,46 @@ class Page(unittest.TestCase):
             browser.stdin.write("\n")
             browser.stdin.flush()
         live = seen()
-        self.assertTrue(live["drawn"])
         self.assertNotEqual(live["ops"], "0")
-        self.assertEqual(live["html"], 0, "a name became HTML")
+        self.assertEqual(live["html"], 0, "a name became HTML, in a table or a chart")
         self.assertEqual(live["dark"], "rgb(18, 22, 28)")
-        self.assertEqual(it.weir("rule", "start", "slow", "jobid={dd.*}", "rate=20")[0], 0)
+        self.assertTrue(live["narrow"], "wider than 400 px")
+        self.assertEqual(len(live["names"]), 2)
+        self.assertRegex(live["names"][0], r"Throughput last 5 minutes; now all: .* ops/s")
+        go_on()
+        tried = seen()
+        self.assertEqual(tried["command"], "weir rule start slow jobid={dd.*} rate=20 bps=1MB/s")
+        self.assertTrue(tried["early"], "nothing is applied that was not tried")
+        self.assertRegex(tried["effects"], r"1 classes change, 2 do not")
+        self.assertRegex(tried["effects"], r"default/dd.0\s+slow/dd.0\s+10.0k ops/s\s+20 ops/s, 1.0 MB/s")
+        self.assertEqual([one["rule"] for one in it.get("/v1/services/ost_io/rules")], ["default"])
+        self.assertEqual(it.weir("rule", "start", "other", "jobid={x}", "rate=5")[0], 0)
         go_on()
         ruled = seen()
-        self.assertEqual(ruled["limit"], "20")
+        self.assertIn("Nothing was changed", ruled["lost"])
+        self.assertEqual(ruled["limit"], "20 ops/s, 1.0 MB/s")
         self.assertIn("'jobid={dd.*}' matches", ruled["explained"])
         self.assertIn("the limit of its rule", ruled["explained"])
         self.assertTrue(ruled["closed"])
-        for number in range(210):
+        go_on()
+        self.assertEqual(seen()["step"], "edited")
+        self.assertEqual([one["rule"] for one in it.get("/v1/services/ost_io/rules")],
+                         ["other", "default"])
+        self.assertEqual(it.get("/v1/jobs"), [{"job": "ior.1", "nodes": 7}])
+        for number in range(300):
             it.read(f"many.{number}", 1)
         go_on()
         many = seen()
+        self.assertEqual(many["readOnly"], {"said": True, "buttons": 0})
+        self.assertEqual(many["rows"], 50)
+        self.assertLess(many["busy"], 50, "milliseconds of the browser in a second")
+        self.assertEqual(many["back"], "live")
         self.assertEqual(many["problems"], [])
-        self.assertLess(many["task"], 100, "drawing 200 classes, milliseconds")
+        for load in loads:
+            load.end()
+        it.process.kill()
+        go_on()
+        self.assertIn("not reachable", seen()["said"])
         go_on()
         self.assertEqual(browser.wait(60), 0)
 

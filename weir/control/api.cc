@@ -29,12 +29,14 @@ Result<ListQuery> list_query(const HttpRequest& request) {
     return fail(std::errc::invalid_argument, "sort", quote(query.sort) + " is not a sort key",
                 fmt::format("use one of {}", fmt::join(kSorts, ", ")));
   }
-  const auto text = request.find("limit");
-  if (!text) return query;
-  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), query.limit);
-  if (error != std::errc{} || end != text->data() + text->size()) {
-    return fail(std::errc::invalid_argument, "limit", quote(*text) + " is not a whole number",
-                "omit it for 1000");
+  for (const auto& [key, number] : {std::pair{"limit", &query.limit}, {"offset", &query.offset}}) {
+    const auto text = request.find(key);
+    if (!text) continue;
+    const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), *number);
+    if (error != std::errc{} || end != text->data() + text->size()) {
+      return fail(std::errc::invalid_argument, key, quote(*text) + " is not a whole number",
+                  fmt::format("omit it for {}", *number));
+    }
   }
   return query;
 }
@@ -54,7 +56,11 @@ HttpResponse service_answer(const ServiceSnapshot& shot, std::string_view what,
   const auto query = list_query(request);
   if (!query && (what == "classes" || what == "jobs")) return error_response(query.error());
   auto body = service_json(shot, what, query.value_or(ListQuery{}));
-  if (body) return {.body = std::move(*body)};
+  if (body) {
+    HttpResponse response{.body = std::move(*body)};
+    if (what == "classes" || what == "jobs") response.count = count_of(shot, what, *query);
+    return response;
+  }
   return error_response(404, "a service has no " + quote(what),
                         "use policies, tunables, rules, classes, jobs, ledger or capacity");
 }
@@ -82,7 +88,8 @@ HttpResponse answer_from(const Snapshot& shot, const HttpRequest& request, std::
   const auto parts = api_parts(request.path);
   HttpResponse response;
   if (parts[0] == "status") {
-    response.body = status_json(shot, version, generation);
+    response.body = status_json(shot, version, generation,
+                                request.access == Access::kWrite ? "write" : "read");
   } else if (parts[0] == "locks") {
     response = locks_answer(shot, parts);
   } else if (parts.size() == 1) {

@@ -27,6 +27,7 @@ constexpr ApiRoute kRoutes[] = {{"/metrics", kRead},
                                 {"/v1/services/*/jobs", kRead},
                                 {"/v1/services/*/ledger", kRead},
                                 {"/v1/services/*/capacity", "GET, HEAD, PUT"},
+                                {"/v1/services/*/history", kRead},
                                 {"/v1/locks", kRead},
                                 {"/v1/locks/*", "GET, HEAD, PUT"},
                                 {"/v1/locks/*/list", kRead},
@@ -99,6 +100,11 @@ bool is_snapshot_path(std::string_view path) {
   const auto parts = api_parts(path);
   if (!parts.empty() && parts[0] == "locks") return parts.size() <= 2;
   return parts.size() >= 1 && parts.size() <= 3 && (parts[0] == "status" || parts[0] == "services");
+}
+
+bool is_history_path(std::string_view path) {
+  const auto parts = api_parts(path);
+  return parts.size() == 3 && parts[0] == "services" && parts[2] == "history";
 }
 
 bool is_lock_list_path(std::string_view path) {

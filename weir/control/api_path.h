@@ -33,6 +33,8 @@ bool is_allowed(std::string_view method, std::string_view allowed);
 
 // Whether a snapshot answers this path.
 bool is_snapshot_path(std::string_view path);
+// /v1/services/NAME/history.
+bool is_history_path(std::string_view path);
 // /v1/locks/NAME/list, which the lock service answers.
 bool is_lock_list_path(std::string_view path);
 

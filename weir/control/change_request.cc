@@ -89,6 +89,11 @@ Result<ChangeRequest> read_params_change(const HttpRequest& request) {
   return change;
 }
 
+// Empty if it is not given.
+Result<std::string> read_generation(const Body& body) {
+  return body.json().contains("generation") ? body.text("generation") : std::string();
+}
+
 Result<ChangeRequest> read_job_change(const HttpRequest& request, const std::string& name) {
   auto id = read_id(name);
   if (!id) return tl::unexpected(id.error());
@@ -96,17 +101,21 @@ Result<ChangeRequest> read_job_change(const HttpRequest& request, const std::str
     return fail(std::errc::invalid_argument, "job " + quote(name), "is longer than 31 bytes");
   }
   Change change{.kind = Change::Kind::kJob, .target = std::move(*id), .value = {}};
+  std::string expected;
   if (request.method == "PUT") {
-    const auto body = Body::read(request.body, {"nodes"});
+    const auto body = Body::read(request.body, {"nodes", "generation"});
     if (!body) return tl::unexpected(body.error());
     const auto nodes = body->number("nodes");
     if (!nodes) return tl::unexpected(nodes.error());
     if (*nodes == 0) return fail(std::errc::invalid_argument, "'nodes'", "must be above 0");
     change.nodes = *nodes;
+    auto generation = read_generation(*body);
+    if (!generation) return tl::unexpected(generation.error());
+    expected = std::move(*generation);
   } else if (request.method != "DELETE") {
     return no_such_method(request);
   }
-  return ChangeRequest{.changes = {std::move(change)}};
+  return ChangeRequest{.changes = {std::move(change)}, .generation = std::move(expected)};
 }
 
 // Without a head, on both.
@@ -135,6 +144,22 @@ Result<Change> read_tunable(const HttpRequest& request, const std::string& servi
                 .value = label + std::to_string(*value)};
 }
 
+Result<ChangeRequest> read_rule_command(const HttpRequest& request, const std::string& service) {
+  const auto body = Body::read(request.body, {"command", "dry_run", "generation"});
+  if (!body) return tl::unexpected(body.error());
+  const auto command = body->text("command");
+  if (!command) return tl::unexpected(command.error());
+  const auto dry_run = body->flag("dry_run");
+  if (!dry_run) return tl::unexpected(dry_run.error());
+  ChangeRequest change{.changes = {param_change(Change::Kind::kParam, rule_path(service),
+                                                with_plain_rates(*command))},
+                       .is_dry_run = *dry_run};
+  auto generation = read_generation(*body);
+  if (!generation) return tl::unexpected(generation.error());
+  change.generation = std::move(*generation);
+  return change;
+}
+
 Result<ChangeRequest> read_service_change(const HttpRequest& request,
                                           const std::vector<std::string>& parts) {
   const std::string& service = parts[1];
@@ -143,15 +168,14 @@ Result<ChangeRequest> read_service_change(const HttpRequest& request,
     if (!body) return tl::unexpected(body.error());
     return body->text(key);
   };
+  if (parts[2] == "rules" && parts.size() == 3 && request.method == "POST") {
+    return read_rule_command(request, service);
+  }
   Change change;
   if (parts[2] == "rules" && parts.size() == 4 && request.method == "DELETE") {
     change = rule_change(service, stop_of(parts[3]));
   } else if (parts.size() != 3) {
     return fail(std::errc::no_such_file_or_directory, quote(request.path), "no such path");
-  } else if (parts[2] == "rules" && request.method == "POST") {
-    auto command = one_text("command");
-    if (!command) return tl::unexpected(command.error());
-    change = param_change(Change::Kind::kParam, rule_path(service), with_plain_rates(*command));
   } else if (parts[2] == "policies" && request.method == "PUT") {
     auto policy = one_text("policy");
     if (!policy) return tl::unexpected(policy.error());

@@ -23,6 +23,8 @@ struct ChangeRequest {
   bool persists = true;              // in the journal
   bool applies = true;               // false: only changes the journal
   bool is_params = false;            // the response has the format of lctl
+  bool is_dry_run = false;           // a rule command that is only tried
+  std::string generation = {};       // expected by the body; empty: any
   std::string who = {};              // for the audit log
 };
 // EINVAL: not JSON, wrong types, unknown keys; ENOENT: no such path; ENOTSUP: no such method for

@@ -23,17 +23,21 @@
 #include "weir/control/change_queue.h"
 #include "weir/control/change_request.h"
 #include "weir/control/change_trial.h"
+#include "weir/control/class_rates.h"
 #include "weir/control/cluster_json.h"
 #include "weir/control/embedded.h"
 #include "weir/control/explain.h"
+#include "weir/control/history_json.h"
 #include "weir/control/job_sizes.h"
 #include "weir/control/lock_params.h"
 #include "weir/control/metrics.h"
 #include "weir/control/params.h"
 #include "weir/control/problem.h"
 #include "weir/control/records.h"
+#include "weir/control/rule_dry_run.h"
 #include "weir/control/snapshot.h"
 #include "weir/control/snapshot_json.h"
+#include "weir/control/usage_sampler.h"
 #include "weir/host/clock.h"
 #include "weir/schedule/policy_kinds.h"
 #include "weir/serve/event_log.h"
@@ -44,6 +48,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kWaitSampleInterval{5};
 constexpr std::chrono::minutes kJobInterval{1};
+constexpr std::chrono::seconds kUsageInterval{1};
+// Classes sampled for the history in a second; with more of them, samples are rarer.
+constexpr std::size_t kUsageClasses = 16'384;
 constexpr std::size_t kJobsAtOnce = 256;
 
 // The files of the page, which contain nothing secret.
@@ -132,6 +139,7 @@ class HttpControl final : public Control {
   void start() override;
   void change_elsewhere(const std::function<void()>& change) override {
     changes_.change_elsewhere(change);
+    http_->post([this] { usage_.mark(host::now(), "the configuration file was read again"); });
   }
   void changed() override { ++shown_changes_; }
   void set_tokens(std::vector<Token> tokens) override { http_->set_tokens(std::move(tokens)); }
@@ -146,6 +154,7 @@ class HttpControl final : public Control {
   void get(const HttpRequest& request, const Reply& reply);
   void read_params_of(const HttpRequest& request, const Reply& reply);
   void explain(const HttpRequest& request, const Reply& reply);
+  void list_history(const HttpRequest& request, const Reply& reply) const;
   void list_jobs(const Reply& reply);
   void forget_ended_jobs();
   void forget_job(const std::string& job);
@@ -162,7 +171,9 @@ class HttpControl final : public Control {
   ChangeQueue::Host host();
   void answer_change(const ChangeRequest& request, const Result<ChangeQueue::Answer>& done,
                      const Reply& reply);
+  void dry_run(const std::shared_ptr<RuleDryRun>& run, const Reply& reply);
   void note_jobs(const ChangeRequest& request);
+  void mark_changes(const ChangeRequest& request);
 
   void with_snapshot(WithSnapshot then);
   using Taken = std::function<void(Result<Snapshot>)>;
@@ -171,6 +182,8 @@ class HttpControl final : public Control {
   void hand_out(const Result<const Snapshot*>& shot, std::uint64_t changes);
   void publish_event();
   void sample_waits();
+  void sample_usage();
+  void step_usage(const std::shared_ptr<UsageSampler>& sampler);
   void checkpoint();
 
   // Runs `on_loop` on the loop and then `then` here, with its result or error.
@@ -200,7 +213,12 @@ class HttpControl final : public Control {
       wanting_;                                   // and the number of changes that they must see
   std::atomic<std::uint64_t> shown_changes_ = 0;  // changes that readers must see
   std::uint64_t shot_changes_ = 0;
+  ClassRates rates_;
+  Clock::time_point classes_read_at_ = Clock::time_point::min();
   WaitHistory history_;
+  UsageHistory usage_;
+  bool is_sampling_ = false;
+  std::size_t usage_skips_ = 0;  // samples to omit, because there are many classes
   Metrics metrics_{version_};
   JobSizes jobs_;                     // that were set here
   std::vector<Change> lock_changes_;  // of the journal
@@ -232,6 +250,10 @@ Result<void> HttpControl::open(const ControlOptions& options) {
     if (!journal_->report().empty()) serve::EventLog::say(journal_->report());
     if (auto replayed = replay(); !replayed) return replayed;
   }
+  // The first sample: nothing has been done yet.
+  usage_.begin(host::now());
+  for (const auto& service : server_.services()) usage_.total(service->name, {});
+  if (lock_target_ != nullptr) usage_.total(lock_target_->service(), {});
   auto http = HttpServer::create(
       options.http,
       [this](const HttpRequest& request, const Reply& reply) { answer(request, reply); });
@@ -276,6 +298,7 @@ void HttpControl::start() {
   if (!lock_changes_.empty()) http_->post([this] { replay_locks(); });
   http_->every(kEventInterval, [this] { publish_event(); });
   http_->every(kWaitSampleInterval, [this] { sample_waits(); });
+  http_->every(kUsageInterval, [this] { sample_usage(); });
   http_->every(kJobInterval, [this] { forget_ended_jobs(); });
   if (journal_ != nullptr) http_->every(kCheckpointInterval, [this] { checkpoint(); });
   thread_ = std::thread([this] { http_->run(); });
@@ -352,7 +375,9 @@ void HttpControl::get(const HttpRequest& request, const Reply& reply) {
     });
   }
   if (is_lock_list_path(request.path)) return list_locks(request, reply);
+  if (is_history_path(request.path)) return list_history(request, reply);
   if (is_snapshot_path(request.path)) {
+    if (request.path.ends_with("/classes")) classes_read_at_ = Clock::now();
     return with_snapshot([this, request, reply](const Result<const Snapshot*>& shot) {
       if (!shot) return reply(error_response(shot.error()));
       reply(answer_from(**shot, request, version_, generation_name()));
@@ -441,6 +466,15 @@ void HttpControl::explain(const HttpRequest& request, const Reply& reply) {
         },
         then);
   });
+}
+
+void HttpControl::list_history(const HttpRequest& request, const Reply& reply) const {
+  const auto query = read_history_query(request);
+  if (!query) return reply(error_response(query.error()));
+  const std::string service = api_parts(request.path)[1];
+  auto body = history_json(usage_, service, *query, moment_at(host::now()));
+  if (!body) return reply(error_response(404, "no service named " + quote(service)));
+  reply({.body = std::move(*body)});
 }
 
 void HttpControl::list_jobs(const Reply& reply) {
@@ -569,6 +603,7 @@ serve::ClusterPort::Answer<void> HttpControl::answer_of_change(const AuditEntry&
         made.after = made.before;
       }
       audit(made);
+      if (done) usage_.mark(host::now(), made.on + ": " + made.what);
       reply(done ? HttpResponse{.body = "{}\n"} : error_response(done.error()));
     });
   };
@@ -606,11 +641,30 @@ void HttpControl::change(const HttpRequest& request, const Reply& reply) {
   if (wanted->is_params && wanted->persists && journal_ == nullptr) {
     return reply(error_response(409, "this server has no journal", "start it with --journal FILE"));
   }
+  if (wanted->is_dry_run) {
+    return dry_run(std::make_shared<RuleDryRun>(wanted->changes[0], api_parts(request.path)[1]),
+                   reply);
+  }
   changes_.add(
-      *wanted, request.if_match,
+      *wanted, wanted->generation.empty() ? request.if_match : wanted->generation,
       journal_ == nullptr ? ChangeQueue::Journalling::kNone : ChangeQueue::Journalling::kFirst,
       [this, request = *wanted, reply](const Result<ChangeQueue::Answer>& done) {
         answer_change(request, done, reply);
+      });
+}
+
+void HttpControl::dry_run(const std::shared_ptr<RuleDryRun>& run, const Reply& reply) {
+  ask<std::pair<bool, std::uint64_t>>(
+      [this, run](serve::Server& server) -> Result<std::pair<bool, std::uint64_t>> {
+        const auto is_whole = run->step(server);
+        if (!is_whole) return tl::unexpected(is_whole.error());
+        return std::pair{*is_whole, changes_.generation()};
+      },
+      [this, run, reply](const Result<std::pair<bool, std::uint64_t>>& step) {
+        if (!step) return reply(error_response(step.error()));
+        if (!step->first) return dry_run(run, reply);
+        const std::string generation = changes_.name_of(step->second);
+        reply({.body = run->json(generation), .etag = generation});
       });
 }
 
@@ -619,7 +673,9 @@ void HttpControl::answer_change(const ChangeRequest& request,
   if (!done) return reply(error_response(done.error()));
   generation_ = std::max(generation_, done->number);
   if (done->is_stale) {
-    HttpResponse response = error_response(412, "the configuration was changed concurrently",
+    // 412 is the answer to If-Match alone.
+    HttpResponse response = error_response(request.generation.empty() ? 412 : 409,
+                                           "the configuration was changed concurrently",
                                            "read it again and retry");
     response.etag = done->generation;
     return reply(response);
@@ -630,11 +686,13 @@ void HttpControl::answer_change(const ChangeRequest& request,
   }
   HttpResponse response{.etag = done->generation};
   if (request.is_params) {
+    if (!failure_of(done->outcomes)) mark_changes(request);
     response.body = params_json(done->outcomes);
   } else if (const auto failed = failure_of(done->outcomes)) {
     return reply(error_response(*failed));
   } else {
     note_jobs(request);
+    mark_changes(request);
     response.body = change_json(response.etag, journal_ != nullptr, done->outcomes);
   }
   reply(response);
@@ -644,6 +702,15 @@ void HttpControl::note_jobs(const ChangeRequest& request) {
   for (const Change& one : request.changes) {
     if (one.kind != Change::Kind::kJob) continue;
     if (const auto gone = jobs_.set(one.target, one.nodes, host::now())) forget_job(*gone);
+  }
+}
+
+// Marks in the history. Rule commands name their rule; all others need their object.
+void HttpControl::mark_changes(const ChangeRequest& request) {
+  if (!request.applies) return;
+  for (const Change& one : request.changes) {
+    const AuditEntry entry = audit_entry(one);
+    usage_.mark(host::now(), is_rule(one) ? entry.what : entry.on + ": " + entry.what);
   }
 }
 
@@ -666,6 +733,7 @@ void HttpControl::take_snapshot() {
     shot_ = std::move(*shot);
     if (locks_ != nullptr) shot_->locks = locks_->view();
     shot_at_ = Clock::now();
+    if (shot_at_ < classes_read_at_ + ClassRates::kWindowMax) rates_.update(*shot_);
     shot_changes_ = changes;
     hand_out(&*shot_, changes);
   });
@@ -724,6 +792,29 @@ void HttpControl::sample_waits() {
         }
         history_.add(*std::move(sample));
       });
+}
+
+void HttpControl::sample_usage() {
+  if (is_sampling_) return;
+  if (usage_skips_ > 0) {
+    --usage_skips_;
+    return;
+  }
+  is_sampling_ = true;
+  usage_.begin(host::now());
+  step_usage(std::make_shared<UsageSampler>());
+}
+
+void HttpControl::step_usage(const std::shared_ptr<UsageSampler>& sampler) {
+  ask<bool>([sampler](serve::Server& server) -> Result<bool> { return sampler->step(server); },
+            [this, sampler](const Result<bool>& is_whole) {
+              if (!is_whole) return;  // the server is shutting down
+              sampler->hand_over(usage_);
+              if (!*is_whole) return step_usage(sampler);
+              if (lock_target_ != nullptr) sampler->add(*lock_target_, usage_);
+              usage_skips_ = sampler->classes() / kUsageClasses;
+              is_sampling_ = false;
+            });
 }
 
 void HttpControl::checkpoint() {

@@ -362,6 +362,7 @@ class Session : public std::enable_shared_from_this<Session> {
     if (response.status == 401) reply_->set(http::field::www_authenticate, "Bearer");
     if (!response.etag.empty()) reply_->set(http::field::etag, "\"" + response.etag + "\"");
     if (response.time_ns != 0) reply_->set("Weir-Time-Ns", std::to_string(response.time_ns));
+    if (response.count) reply_->set("Weir-Count", std::to_string(*response.count));
     reply_->keep_alive(keep_alive_);
     reply_->body() = std::move(response.body);
     reply_->prepare_payload();

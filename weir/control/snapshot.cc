@@ -276,9 +276,7 @@ void begin_target(const Target& target, const serve::Service* service, ServiceSn
 
 }  // namespace
 
-std::string ClassSnapshot::name() const {
-  return rule + "/" + (is_overflow ? "(others)" : key_name(key, by));
-}
+std::string ClassSnapshot::name() const { return class_name(rule, key, by, is_overflow); }
 
 std::vector<std::string> notes_of(const Target& target, const serve::Service* service) {
   std::vector<std::string> notes;
@@ -314,6 +312,14 @@ std::vector<std::string> notes_of(const Target& target, const serve::Service* se
 Moment moment_at(Instant now) {
   const auto wall = std::chrono::system_clock::now().time_since_epoch();
   return {now, std::chrono::duration_cast<std::chrono::nanoseconds>(wall).count()};
+}
+
+std::string class_name(std::string_view rule, const Attributes& key, FieldSet by,
+                       bool is_overflow) {
+  std::string name(rule);
+  name += '/';
+  name += is_overflow ? "(others)" : key_name(key, by);
+  return name;
 }
 
 std::string key_name(const Attributes& key, FieldSet fields) {
@@ -399,7 +405,7 @@ bool SnapshotTaker::step_target(const Target& target, const serve::Service* serv
   switch (part_) {
     case Part::kHead:
       begin_target(target, service, shot, now);
-      if (query_) add_wait_rules(shot, target);
+      add_wait_rules(shot, target);
       part_ = Part::kClasses;
       return false;
     case Part::kClasses: {

@@ -32,6 +32,7 @@
 
 #include "weir/account/job_stats.h"
 #include "weir/account/job_times.h"
+#include "weir/account/usage_history.h"
 #include "weir/base/job_id.h"
 #include "weir/base/time.h"
 #include "weir/classify/attributes.h"
@@ -45,6 +46,12 @@
 #include "weir/serve/target_port.h"
 
 namespace weir::control {
+
+// What a class did since up to two seconds ago.
+struct RecentUsage {
+  UsageSums sums{};
+  std::uint64_t window_ns = 0;  // 0: not known yet
+};
 
 struct ClassSnapshot {
   std::string rule;
@@ -61,6 +68,9 @@ struct ClassSnapshot {
   bool reserves_bytes = false;
   bool is_of_cluster = false;  // the limit is this server's part of a cluster-wide one
   ClassTotals totals;
+  // Both as set by ClassRates.
+  RecentUsage recent = {};
+  std::string_view cause = {};  // the main cause of its waits (delay_name); empty: none
 
   std::string name() const;
 };
@@ -163,7 +173,7 @@ struct ServiceSnapshot {
   std::vector<ClassSnapshot> classes;
   std::vector<JobSnapshot> jobs;
   std::vector<WaitView> waits;
-  // In a snapshot for a query: the rule of each wait, which is unique for by=rule.
+  // The rule of each wait.
   std::vector<std::string> wait_rule_names;
   std::optional<std::uint64_t> capacity;  // in the unit, per second
   std::string_view capacity_unit;         // "operations", "bytes" or "tokens"
@@ -271,6 +281,8 @@ Moment moment_at(Instant now);
 // groups without an effect. One sentence each; for status, the page and the log at the start.
 std::vector<std::string> notes_of(const Target& target, const serve::Service* service);
 
+// "default/dd.500"
+std::string class_name(std::string_view rule, const Attributes& key, FieldSet by, bool is_overflow);
 // "dd.500", "1000+10.0.0.7@tcp", "*"
 std::string key_name(const Attributes& key, FieldSet fields);
 

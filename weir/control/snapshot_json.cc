@@ -61,8 +61,6 @@ std::string policy_text(const ServiceSnapshot& shot) {
 
 namespace {
 
-constexpr std::size_t kPageClasses = 200;  // in an event
-
 Json rule_json(const RuleSnapshot& rule) {
   return {{"rule", rule.name},   {"conditions", rule.conditions}, {"limits", rule.limits},
           {"heads", rule.heads}, {"layer", rule.layer},           {"rate", rule.rate},
@@ -153,37 +151,83 @@ Json ledger_json(const ServiceSnapshot& shot) {
   return all;
 }
 
-Json classes_json(const ServiceSnapshot& shot, const ListQuery& query) {
-  std::vector<const ClassSnapshot*> order;
-  order.reserve(shot.classes.size());
-  for (const ClassSnapshot& one : shot.classes) order.push_back(&one);
-  const std::string_view sort = query.sort;
-  std::sort(order.begin(), order.end(), [&](const ClassSnapshot* a, const ClassSnapshot* b) {
-    if (sort == "served") return a->totals.served > b->totals.served;
-    if (sort == "bytes") return a->totals.bytes > b->totals.bytes;
-    if (sort == "class") return a->name() < b->name();
-    return a->totals.waited_ns > b->totals.waited_ns;
-  });
-  Json all = Json::array();
-  for (const ClassSnapshot* const one : order) {
-    if (all.size() >= query.limit) break;
-    if (query.wants(one->name())) all.push_back(class_json(*one));
+// The job of a class by job; nullptr: it is not that of one job.
+using JobIndex = std::map<JobId, const JobSnapshot*>;
+JobIndex index_of(const ServiceSnapshot& shot) {
+  JobIndex jobs;
+  for (const JobSnapshot& job : shot.jobs) jobs.emplace(job.job, &job);
+  return jobs;
+}
+
+Json listed_class_json(const ClassSnapshot& one, const JobIndex& jobs) {
+  Json json = class_json(one);
+  json["recent"] = one.recent.window_ns == 0 ? Json(nullptr)
+                                             : Json{{"served", one.recent.sums.served},
+                                                    {"bytes", one.recent.sums.bytes},
+                                                    {"waited_ns", one.recent.sums.waited_ns},
+                                                    {"window_ns", one.recent.window_ns}};
+  json["cause"] = one.cause.empty() ? Json(nullptr) : Json(one.cause);
+  const bool is_of_job = one.by.has(Field::kJobid) && !one.is_overflow;
+  const auto found = is_of_job ? jobs.find(one.key.job) : jobs.end();
+  const JobSnapshot* const job = found == jobs.end() ? nullptr : found->second;
+  json["waiting"] = job == nullptr ? Json(nullptr) : Json(job->waiting);
+  json["share"] = job == nullptr || !job->share ? Json(nullptr) : Json(*job->share);
+  json["record"] = job == nullptr ? Json(nullptr) : Json(job->record);
+  return json;
+}
+
+// What a list of classes is sorted by, except for names.
+std::uint64_t sort_value(const ClassSnapshot& one, std::string_view sort) {
+  const UsageSums& recent = one.recent.sums;
+  if (sort == "served") return one.totals.served;
+  if (sort == "bytes") return one.totals.bytes;
+  if (sort == "recent_served") return recent.served;
+  if (sort == "recent_bytes") return recent.bytes;
+  if (sort == "recent_waited_ns") {
+    return recent.served == 0 ? 0 : recent.waited_ns / recent.served;
   }
+  return one.totals.waited_ns;
+}
+
+Json classes_json(const ServiceSnapshot& shot, const ListQuery& query) {
+  struct Entry {
+    std::uint64_t value = 0;
+    std::string name;
+    const ClassSnapshot* of = nullptr;
+  };
+  std::vector<Entry> order;
+  order.reserve(shot.classes.size());
+  const bool is_by_name = query.sort == "class";
+  for (const ClassSnapshot& one : shot.classes) {
+    std::string name = one.name();
+    if (!query.wants(name)) continue;
+    order.push_back({is_by_name ? 0 : sort_value(one, query.sort), std::move(name), &one});
+  }
+  const std::size_t from = std::min(query.offset, order.size());
+  const std::size_t to = from + std::min(query.limit, order.size() - from);
+  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(to), order.end(),
+                    [](const Entry& a, const Entry& b) {
+                      return a.value != b.value ? a.value > b.value : a.name < b.name;
+                    });
+  const JobIndex jobs = index_of(shot);
+  Json all = Json::array();
+  for (std::size_t i = from; i < to; ++i) all.push_back(listed_class_json(*order[i].of, jobs));
   return all;
 }
 
 Json jobs_json(const ServiceSnapshot& shot, const ListQuery& query) {
   std::vector<const JobSnapshot*> order;
   order.reserve(shot.jobs.size());
-  for (const JobSnapshot& job : shot.jobs) order.push_back(&job);
+  for (const JobSnapshot& job : shot.jobs) {
+    if (query.wants(printable_id(job.job.text()))) order.push_back(&job);
+  }
   std::sort(order.begin(), order.end(), [](const JobSnapshot* a, const JobSnapshot* b) {
     return a->finished != b->finished ? a->finished > b->finished : a->job < b->job;
   });
+  const std::size_t from = std::min(query.offset, order.size());
+  const std::size_t to = from + std::min(query.limit, order.size() - from);
   Json all = Json::array();
-  for (const JobSnapshot* const job : order) {
-    if (all.size() >= query.limit) break;
-    if (query.wants(printable_id(job->job.text()))) all.push_back(job_json(*job));
-  }
+  for (std::size_t i = from; i < to; ++i) all.push_back(job_json(*order[i]));
   return all;
 }
 
@@ -221,14 +265,15 @@ Json loops_json(const Snapshot& shot) {
 
 }  // namespace
 
-std::string status_json(const Snapshot& shot, std::string_view version,
-                        std::string_view generation) {
+std::string status_json(const Snapshot& shot, std::string_view version, std::string_view generation,
+                        std::string_view access) {
   Json services = Json::array();
   for (const ServiceSnapshot& one : shot.services) services.push_back(summary_json(one));
   const serve::Counters& counters = shot.counters;
   return text_of(
       {{"version", version},
        {"generation", generation},
+       {"access", access},
        {"time_ns", shot.moment.wall_ns},
        {"io", shot.io},
        {"threads", loops_json(shot)},
@@ -270,38 +315,21 @@ std::optional<std::string> service_json(const ServiceSnapshot& shot, std::string
   return std::nullopt;
 }
 
+std::size_t count_of(const ServiceSnapshot& shot, std::string_view what, const ListQuery& query) {
+  const auto count = [&](const auto& all, const auto& name) {
+    return static_cast<std::size_t>(std::count_if(
+        all.begin(), all.end(), [&](const auto& one) { return query.wants(name(one)); }));
+  };
+  if (what == "jobs") {
+    return count(shot.jobs, [](const JobSnapshot& one) { return printable_id(one.job.text()); });
+  }
+  return count(shot.classes, [](const ClassSnapshot& one) { return one.name(); });
+}
+
 std::string live_event(const Snapshot& shot, std::string_view generation) {
   Json services = Json::array();
   for (const ServiceSnapshot& service : shot.services) {
-    std::vector<const ClassSnapshot*> order;
-    order.reserve(service.classes.size());
-    for (const ClassSnapshot& one : service.classes) order.push_back(&one);
-    const auto first = order.begin();
-    const auto last = first + static_cast<std::ptrdiff_t>(std::min(order.size(), kPageClasses));
-    std::partial_sort(first, last, order.end(), [](const ClassSnapshot* a, const ClassSnapshot* b) {
-      return a->totals.served > b->totals.served;
-    });
-    std::map<JobId, const JobSnapshot*> jobs;
-    for (const JobSnapshot& job : service.jobs) jobs.emplace(job.job, &job);
-    Json classes = Json::array();
-    for (auto one = first; one != last; ++one) {
-      Json json = class_json(**one);
-      const auto job = jobs.find((*one)->key.job);
-      if ((*one)->by.has(Field::kJobid) && job != jobs.end()) {
-        json["waiting"] = job->second->waiting;
-        json["record"] = job->second->record;
-        json["share"] = job->second->share ? Json(*job->second->share) : Json(nullptr);
-      }
-      classes.push_back(std::move(json));
-    }
-    ClassTotals others;
-    for (auto one = last; one != order.end(); ++one) {
-      others += (*one)->totals;
-    }
     Json json = summary_json(service);
-    json["top"] = classes;
-    json["others"] = {
-        {"served", others.served}, {"bytes", others.bytes}, {"waited_ns", others.waited_ns}};
     json["rule_list"] = rules_json(service);
     services.push_back(std::move(json));
   }
