@@ -80,8 +80,8 @@ endif()
 find_package(CLI11 REQUIRED)
 
 # All that the commands need.
-set(lustre_modules commands lustre control config serve coordinate target schedule adapt lock account
-    pace classify host base)
+set(lustre_modules commands lustre control config serve coordinate target schedule adapt lock
+    account pace classify host base)
 add_executable(weir_lustre_static ${PROJECT_SOURCE_DIR}/apps/weir/before_main.cc
                ${PROJECT_SOURCE_DIR}/apps/weir/main_lustre.cc)
 set_target_properties(weir_lustre_static PROPERTIES OUTPUT_NAME weir-lustre)

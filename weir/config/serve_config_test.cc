@@ -333,6 +333,22 @@ TEST(ServeConfig, TcpWithoutATokenIsRefused) {
             "f:51:7: control: tcp needs a token; name a file that contains it");
 }
 
+TEST(ServeConfig, RatesOfRulesMayHavePrefixes) {
+  const auto options =
+      parse_serve_config("[[service]]\nrules = ['start a jobid={a} rate=10k']\n", "f");
+  ASSERT_TRUE(options);
+  EXPECT_EQ(options->services[0].rules,
+            std::vector<RuleChange>{parse_rule("start a jobid={a} rate=10000").value()});
+}
+
+TEST(ServeConfig, TlsOfControlNeedsTcp) {
+  const std::string tcp = "[control]\ntcp = '0.0.0.0:9810'\ntoken = '/t'\ntls = '/etc/weir/tls'\n";
+  EXPECT_TRUE(mistakes_of(tcp).empty());
+  EXPECT_EQ(
+      mistakes_of("[control]\ntls = '/etc/weir/tls'\n"),
+      (std::vector<std::string>{"f:2:7: control: tls encrypts nothing; name an address with tcp"}));
+}
+
 TEST(ServeConfig, AClusterNeedsItsEtcdAndAnAddressThatOthersReach) {
   EXPECT_EQ(refused("etcd = [\"10.0.0.1:2379\", \"etcd2:2379\"]", "etcd = \"http://e:2379\""),
             "f:56:8: cluster: etcd: 'http://e:2379' is not HOST:PORT; such as '10.0.0.1:2379', "

@@ -22,6 +22,7 @@
 #include "weir/base/units.h"
 #include "weir/classify/limits.h"
 #include "weir/classify/plain_rates.h"
+#include "weir/classify/rule_spec.h"
 #include "weir/embed/c_handle.h"
 #include "weir/embed/c_request.h"
 #include "weir/embed/gate_json.h"
@@ -358,7 +359,7 @@ int weir_gate_rules(weir_gate* gate, const char* commands) {
     std::vector<RuleChange> changes;
     for (const std::string& line : lines_of(commands)) {
       auto change = parts.target.read_rule(line);
-      if (!change) return refuse(change.error());
+      if (!change) return refuse(name_rule(change.error(), line));
       changes.push_back(std::move(*change));
     }
     return answer(parts.target.apply_rules(changes, now));
