@@ -129,6 +129,7 @@ control::ControlOptions control_options(const ServeArguments& arguments,
 std::unique_ptr<control::Control> open_control(const ServeArguments& arguments,
                                                serve::Server& server, cluster::LockService* locks) {
   control::ControlOptions wanted = control_options(arguments, server.options());
+  check(check(wanted.http), Exit::kUsage, "");
   wanted.locks = locks;
   wanted.lock_target = locks;
   if (!wanted.is_on() && wanted.journal.empty()) {

@@ -449,9 +449,9 @@ class Tls(unittest.TestCase):
             for host, status in (("evil.example", 421), ("localhost", 200), ("10.0.0.1", 200)):
                 self.assertEqual(self.ask(it, "GET", "/v1/status", "r3ad", host=host)[0], status)
             # Larger than a record and the buffer of a socket, in both directions.
-            for number in range(300):
+            for number in range(400):
                 it.read(f"job{number}", 1)
-            wait_for("all jobs", lambda: len(it.get(f"{SERVICE}/classes?limit=1000")) >= 300)
+            wait_for("all jobs", lambda: len(it.get(f"{SERVICE}/classes?limit=1000")) >= 400)
             text = self.ask(it, "GET", f"{SERVICE}/classes?limit=1000", "r3ad")[1]
             self.assertGreater(len(text), 64 << 10)
             self.assertEqual(len(json.loads(text)), len(it.get(f"{SERVICE}/classes?limit=1000")))
