@@ -258,10 +258,14 @@ TEST(ServeConfig, ReadsEveryKeyOfServicesAndExports) {
 }
 
 // A key that is not read, or has no effect, would leave the options unchanged.
+constexpr const char* kEveryKeyOfControl =
+    "[control]\ntcp = '0.0.0.0:9810'\ntoken = '/t'\ntls = '/etc/weir/tls'\n";
+
 TEST(ServeConfig, EveryKeyHasAnEffect) {
   std::set<std::string> tried;
   for (const std::string text :
-       {kEveryKey, kEveryKeyOfDevices, kEveryKeyOfPolicies, kEveryKeyOfSlurm, kEveryKeyOfNfs}) {
+       {kEveryKey, kEveryKeyOfDevices, kEveryKeyOfPolicies, kEveryKeyOfSlurm, kEveryKeyOfNfs,
+        kEveryKeyOfControl}) {
     const ServeOptions whole = parsed(text);
     std::string table;
     for (std::size_t begin = 0; begin < text.size();) {
