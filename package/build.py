@@ -8,7 +8,7 @@ BUILD is a build folder in which the target `product` was built; INTO gets
     libweir0_VERSION_amd64.deb         the library for C programs
     libweir-dev_VERSION_amd64.deb      headers, archives, files for CMake and pkg-config
     weir-doc_VERSION_all.deb           documents, dashboard, alerts, examples
-    weir-lustre-VERSION-x86_64.tar.gz  the static program for Lustre servers, with its manual
+    weir-lustre-VERSION-x86_64.tar.gz  the static program for Lustre servers, its unit and manual
     weir-lustre-VERSION-1.x86_64.rpm   the same, for Enterprise Linux
     weir-VERSION-oci.tar               an image whose entry point is weir serve (image.py)
 
@@ -218,6 +218,9 @@ def lustre_files(build, into):
     copy(build / "docs/man/weir-lustre.1", into / "weir-lustre.1")
     copy(ROOT / "LICENSE", into / "LICENSE")
     copy(ROOT / "docs/runbook-lustre.md", into / "runbook-lustre.md")
+    unit = (ROOT / "docs/systemd/weir-lustre.service").read_text(encoding="utf-8")
+    (into / "weir-lustre.service").write_text(
+        unit.replace("/usr/bin/weir lustre", "/usr/bin/weir-lustre"), encoding="utf-8")
 
 
 def build_tar(folder, to):

@@ -27,10 +27,11 @@ def run(*command):
     return subprocess.run([str(one) for one in command], check=True, stdout=subprocess.PIPE).stdout
 
 
-def base(deb, kept):
-    """A Debian root with the dependencies of the package as kept.tar, made only once."""
+def base(deb, kept, *more):
+    """A Debian root with the dependencies of the package, and more packages, as kept.tar, made only
+    once."""
     depends = run("dpkg-deb", "-f", deb, "Depends").decode()
-    names = re.findall(r"(lib[\w.+-]+)", depends)
+    names = [*re.findall(r"(lib[\w.+-]+)", depends), *more]
     tar, listed = kept.with_suffix(".tar"), kept.with_suffix(".names")
     if not tar.exists() or listed.read_text(encoding="utf-8") != " ".join(names):
         run("mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(names)}",

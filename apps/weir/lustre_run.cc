@@ -238,11 +238,20 @@ class LustreRun {
     print_error("{}\n", line);
   }
 
+  // A failure of the default socket, which was not requested explicitly, is not fatal.
   void open_control() {
     std::string path = arguments_.remote.socket;
-    if (path.empty() && arguments_.root.empty() && !arguments_.dry_run) path = kLustreSocket;
+    const bool is_asked = !path.empty();
+    if (!is_asked && arguments_.root.empty() && !arguments_.dry_run) path = kLustreSocket;
     if (path.empty() || path == "none") return;
-    control_ = value_or_fail(LustreControl::create(path), Exit::kCantCreate, "--control");
+    auto opened = LustreControl::create(path);
+    if (opened) {
+      control_ = *std::move(opened);
+    } else if (is_asked) {
+      throw Failure{Exit::kCantCreate, "--control: " + opened.error().message()};
+    } else {
+      print_error("weir lustre: no control socket: {}\n", opened.error().message());
+    }
   }
 
   void publish(Instant now) {

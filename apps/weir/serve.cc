@@ -28,6 +28,7 @@
 #include "weir/config/serve_config.h"
 #include "weir/control/client.h"
 #include "weir/control/control.h"
+#include "weir/control/http_keys.h"
 #include "weir/control/snapshot.h"
 #include "weir/control/tokens.h"
 #include "weir/host/files.h"
@@ -114,6 +115,11 @@ control::ControlOptions control_options(const ServeArguments& arguments,
                   "--control-token: " + tokens.error().message()};
   }
   wanted.http.tokens = *std::move(tokens);
+  if (!options.control.tls.empty()) {
+    auto keys = control::load_http_keys(options.control.tls);
+    if (!keys) throw Failure{Exit::kNoInput, "--control-tls: " + keys.error().message()};
+    wanted.http.keys = *std::move(keys);
+  }
   wanted.journal = options.control.journal;
   if (arguments.journal_repair) wanted.damage = control::Journal::Damage::kRepair;
   return wanted;
@@ -123,6 +129,7 @@ control::ControlOptions control_options(const ServeArguments& arguments,
 std::unique_ptr<control::Control> open_control(const ServeArguments& arguments,
                                                serve::Server& server, cluster::LockService* locks) {
   control::ControlOptions wanted = control_options(arguments, server.options());
+  check(check(wanted.http), Exit::kUsage, "");
   wanted.locks = locks;
   wanted.lock_target = locks;
   if (!wanted.is_on() && wanted.journal.empty()) {
@@ -178,6 +185,7 @@ struct CertificateUsers {
   serve::Server* server;
   cluster::Cluster* cluster;
   cluster::LockService* locks;
+  control::Control* control;
 };
 
 // Reads and checks the certificates on disk; calling the result makes all components use them.
@@ -197,7 +205,8 @@ Result<std::function<void()>> read_certificates(const CertificateUsers& users) {
     }
     return {};
   };
-  for (const auto& added : {add(users.server), add(users.cluster), add(users.locks)}) {
+  for (const auto& added :
+       {add(users.server), add(users.cluster), add(users.locks), add(users.control)}) {
     if (!added) return tl::unexpected(added.error());
   }
   return std::function<void()>([steps] {
@@ -253,7 +262,7 @@ bool run_until_end(const ServeArguments& arguments, const serve::ServeOptions& f
   const auto control = open_control(arguments, server, locks.get());
   server.on_reload([&](serve::Server& it) {
     const auto follow = [&] {
-      auto lines = reload({&it, cluster.get(), locks.get()}, follower);
+      auto lines = reload({&it, cluster.get(), locks.get(), control.get()}, follower);
       if (control != nullptr) control->changed();
       for (std::string& line : reload_tokens(it, control.get())) lines.push_back(std::move(line));
       say_all(lines);

@@ -149,6 +149,7 @@ void add_arguments(const ServeArguments& arguments, serve::ServeOptions& options
   add_tls(arguments, options.tls);
   if (!arguments.control_tcp.empty()) options.control.tcp = arguments.control_tcp;
   if (!arguments.control_token.empty()) options.control.token_file = arguments.control_token;
+  if (!arguments.control_tls.empty()) options.control.tls = arguments.control_tls;
   if (!arguments.journal.empty()) options.control.journal = arguments.journal;
   if (!arguments.user.empty()) options.user = arguments.user;
   if (!arguments.jobs_file.empty()) options.jobs_file = arguments.jobs_file;
@@ -261,14 +262,19 @@ void add_control_options(CLI::App& command, ServeArguments& arguments) {
       ->type_name("PATH");
   command
       .add_option("--control-tcp", arguments.control_tcp,
-                  "Serve the API on this loopback address as well; requires --control-token")
+                  "Serve the API on this address as well; requires --control-token, and beyond "
+                  "loopback --control-tls")
       ->type_name("ADDRESS:PORT");
   command
       .add_option("--control-token", arguments.control_token,
                   "Read the tokens that requests over TCP must send from FILE, lines 'NAME ROLE "
-                  "TOKEN'; read "
-                  "again on SIGHUP")
+                  "TOKEN'; read again on SIGHUP")
       ->type_name("FILE");
+  command
+      .add_option("--control-tls", arguments.control_tls,
+                  "Encrypt the API over TCP with ca-cert.pem, server-cert.pem and server-key.pem "
+                  "from DIRECTORY; read again on SIGHUP")
+      ->type_name("DIRECTORY");
   command
       .add_option("--journal", arguments.journal,
                   "Keep changes that must survive a restart in FILE (default: no journal)")

@@ -64,6 +64,7 @@ struct ServeArguments {
   std::optional<std::string> control;
   std::string control_tcp;
   std::string control_token;
+  std::string control_tls;
   std::string journal;
   bool journal_repair = false;
   std::string trace_file;

@@ -276,7 +276,7 @@ int main(int argc, char **argv) {
   weir_gate_options options = {.size = sizeof options, .slots = 1};
   options.capacity = argc > 2 ? argv[2] : "none";
   check(weir_gate_new(&gate, &options), "gate");
-  for (int i = 3; i < argc; ++i) check(weir_gate_rules(gate, argv[i]), "rule");
+  for (int i = 3; i < argc; ++i) check(weir_gate_rules(gate, argv[i]), "rules");
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   socklen_t length = sizeof address;
   int listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);

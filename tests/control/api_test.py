@@ -2,21 +2,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """The HTTP API and the commands on top of it: every path of weir-api(7), and bad input."""
 import concurrent.futures
+import contextlib
 import errno
 import http.client
 import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import tempfile
 import time
 import unittest
 
-from remote import (DESCRIBED, READ, STUCK, Remote, UnixHttp, replies, request, simple_reply,
-                    wait_for)
+from remote import (DESCRIBED, EXPIRED, READ, STUCK, WEIR, Authority, Remote, UnixHttp, replies,
+                    request, simple_reply, wait_for)
+from server import go, greet, option_reply
 
 EXPORT = ("--export", "a=memory:64MiB")
 TBF = (*EXPORT, "--adaptive", "off")
@@ -502,6 +506,145 @@ class Tcp(unittest.TestCase):
         self.assertFalse(it.control.exists())
 
 
+class Tls(unittest.TestCase):
+    """The API over TCP, encrypted."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
+        cls.authority = Authority(cls.folder / "good")
+        cls.certificate = cls.authority.server(name="oss1.example.org")
+        cls.token = cls.folder / "token"
+        cls.token.write_text("grafana read r3ad\ndeploy write wr1te\n", encoding="utf-8")
+
+    def server(self, directory=None, address="0.0.0.0:0"):
+        return Remote(*TBF, "--control-tcp", address, "--control-token", self.token,
+                      "--control-tls", directory or self.certificate)
+
+    def connect(self, it, name="127.0.0.1"):
+        context = ssl.create_default_context(cafile=self.certificate / "ca-cert.pem")
+        plain = socket.create_connection(("127.0.0.1", it.control_port), STUCK)
+        return context.wrap_socket(plain, server_hostname=name)
+
+    def ask(self, it, method, path, token, body=None, host="oss1.example.org"):
+        connection = http.client.HTTPConnection(host, it.control_port, timeout=STUCK)
+        connection.sock = self.connect(it)
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        connection.request(method, path, body=body, headers=headers)
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        DESCRIBED.check(method, path, answer.status, dict(answer.getheaders()), text)
+        connection.close()
+        return answer.status, text
+
+    def test_other_addresses_are_encrypted_and_need_a_token(self):
+        rule = json.dumps({"command": "start a jobid={a} rate=10k"})
+        with self.server() as it:
+            self.assertEqual(self.ask(it, "GET", "/v1/status", None)[0], 401)
+            self.assertEqual(self.ask(it, "GET", "/v1/status", "r3ad")[0], 200)
+            self.assertEqual(self.ask(it, "GET", "/", None)[0], 200, "the page holds no secret")
+            self.assertEqual(self.ask(it, "POST", f"{SERVICE}/rules", "r3ad", rule)[0], 403)
+            self.assertEqual(self.ask(it, "POST", f"{SERVICE}/rules", "wr1te", rule)[0], 200)
+            self.assertEqual(it.get(f"{SERVICE}/rules")[0]["rate"], 10_000)
+            line = it.await_log('what="start a jobid={a} rate=10000"')
+            self.assertIn('who="token deploy"', line)
+            for host, status in (("evil.example", 421), ("localhost", 200), ("10.0.0.1", 200)):
+                self.assertEqual(self.ask(it, "GET", "/v1/status", "r3ad", host=host)[0], status)
+            # Larger than a record and the buffer of a socket, in both directions.
+            for number in range(400):
+                it.read(f"job{number}", 1)
+            wait_for("all jobs", lambda: len(it.get(f"{SERVICE}/classes?limit=1000")) >= 400)
+            text = self.ask(it, "GET", f"{SERVICE}/classes?limit=1000", "r3ad")[1]
+            self.assertGreater(len(text), 64 << 10)
+            self.assertEqual(len(json.loads(text)), len(it.get(f"{SERVICE}/classes?limit=1000")))
+            self.assertEqual(self.ask(it, "POST", f"{SERVICE}/rules", "wr1te",
+                                      " " * (1 << 20))[0], 400)
+
+    def test_several_requests_and_events_on_one_connection(self):
+        with self.server() as it, self.connect(it) as client:
+            head = b"Host: oss1.example.org\r\nAuthorization: Bearer r3ad\r\n\r\n"
+            client.sendall(b"GET /healthz HTTP/1.1\r\n" + head +
+                           b"GET /v1/events HTTP/1.1\r\n" + head)
+            got = b""
+            while got.count(b"data: ") < 2:
+                piece = client.recv(65536)
+                self.assertTrue(piece)
+                got += piece
+            self.assertIn(b'{"status":"ok"}', got)
+
+    def test_garbage_after_the_handshake_ends_only_its_connection(self):
+        with self.server() as it:
+            for _ in range(20):
+                with self.connect(it) as client:
+                    client.sendall(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n"
+                                   b"Authorization: Bearer r3ad\r\n\r\n")
+                    self.assertIn(b"200 OK", client.recv(4096))
+                    with socket.socket(fileno=os.dup(client.fileno())) as raw:
+                        raw.sendall(b"x" * 100)
+            time.sleep(1.2)  # longer than between two events
+            self.assertEqual(self.ask(it, "GET", "/v1/status", "r3ad")[0], 200)
+
+    def test_a_client_checks_the_name(self):
+        with self.server() as it, self.connect(it, "oss1.example.org") as client:
+            self.assertEqual(client.version(), "TLSv1.3")
+            with self.assertRaises(ssl.SSLCertVerificationError):
+                self.connect(it, "oss2.example.org")
+
+    def test_what_is_not_tls_is_refused_and_harms_nobody(self):
+        with self.server() as it:
+            waiting = socket.create_connection(("127.0.0.1", it.control_port), STUCK)
+            for data in (b"GET /v1/status HTTP/1.1\r\nHost: localhost\r\n"
+                         b"Authorization: Bearer wr1te\r\n\r\n", b"\0" * 5000, b"\x16\x03\x01",
+                         b"\x16\x03\x01\xff\xff" + b"x" * 70_000):
+                with socket.create_connection(("127.0.0.1", it.control_port), STUCK) as client:
+                    with contextlib.suppress(ConnectionError):
+                        client.sendall(data)
+                        client.shutdown(socket.SHUT_WR)
+                        got = b""
+                        while piece := client.recv(4096):
+                            got += piece
+                        self.assertNotIn(b"HTTP", got)
+                self.assertEqual(self.ask(it, "GET", "/v1/status", "r3ad")[0], 200)
+            begun = time.monotonic()
+            self.assertEqual(waiting.recv(1), b"", "it never began a handshake")
+            self.assertLess(time.monotonic() - begun, 30)
+            waiting.close()
+        self.assertNotIn("wr1te", it.log)
+
+    def test_a_renewed_certificate_is_used_after_sighup(self):
+        directory = self.folder / "renewed"
+        shutil.copytree(self.certificate, directory)
+        with self.server(directory) as it:
+            def shown():
+                with self.connect(it) as client:
+                    return client.getpeercert()["serialNumber"]
+
+            def renew(folder, line):
+                for name in ("server-cert.pem", "server-key.pem"):
+                    shutil.copy(folder / name, directory)
+                since = len(it.log)
+                it.process.send_signal(signal.SIGHUP)
+                it.await_log(line, since=since)
+            first = shown()
+            renew(self.authority.server(EXPIRED), "has expired")
+            self.assertEqual(shown(), first)
+            renew(self.authority.server(), "audit: reload")
+            wait_for("the new one", lambda: shown() != first)
+
+    def test_bad_options_are_named(self):
+        with Remote(*TBF) as it:
+            serve = ("serve", "--listen", f"unix:{self.folder}/s", *TBF, "--control", "none")
+            for words, status, text in (
+                    (("--control-tls", self.certificate), 64, "--control-tcp"),
+                    (("--control-tls", "/nonexistent", "--control-tcp", "0.0.0.0:0",
+                      "--control-token", self.token), 66, "/nonexistent/ca-cert.pem"),
+                    (("--control-tcp", "0.0.0.0:0", "--control-token", self.token), 64,
+                     "--control-tls")):
+                got, _, error = it.weir(*serve, *words)
+                self.assertEqual(got, status, error)
+                self.assertIn(text, error)
+
+
 class Commands(unittest.TestCase):
     def test_each_of_them(self):
         with Remote(*EXPORT, "--capacity", "4000") as it:
@@ -558,10 +701,26 @@ class Commands(unittest.TestCase):
                 self.assertIn(f"did you mean '{meant}'?", error)
             self.assertEqual(it.weir("rule", "stop", "default")[0], 65)
             self.assertEqual(it.weir("rule", "start", "x" * 20, "jobid={a}", "rate=1")[0], 65)
-            for command in (["status"], ["top", "--once"], ["lctl", "get_param", "version"]):
-                status, _, error = it.weir(command[0], "--control", "/nonexistent", *command[1:])
-                self.assertEqual(status, 69, command)
-                self.assertIn("check that the server runs", error)
+
+    def test_without_a_server_every_command_exits_with_69(self):
+        socket_path = "/nonexistent/s"
+        asks = [(command, ("--control", socket_path)) for command in (
+            "status", "top --once", "ledger", "explain dd.0", "rule list",
+            "rule start a jobid={a} rate=1", "rule change a rate=2", "rule stop a", "job list",
+            "job add a 1", "job set a 1", "job rm a", "cluster status", "cluster rule list",
+            "lustre status", "lustre top", "lustre explain dd.0", "lustre ledger",
+            "lustre metrics")]
+        asks += [(command, ()) for command in ("lctl get_param version", "lctl list_param ost",
+                                               "lctl set_param a.b=1")]
+        asks += [(command, ("--server", f"unix:{socket_path}"))
+                 for command in ("lock list", "lock stats")]
+        for command, option in asks:
+            with self.subTest(command):
+                ran = subprocess.run([WEIR, *command.split(), *option], capture_output=True,
+                                     text=True, timeout=STUCK, check=False,
+                                     env={**os.environ, "WEIR_SOCKET": socket_path})
+                self.assertEqual(ran.returncode, 69, ran.stderr)
+                self.assertIn(socket_path, ran.stderr)
 
     def test_an_answer_that_cannot_be_printed_is_an_error(self):
         with Remote(*TBF) as it, open("/dev/full", "wb") as full:
@@ -645,6 +804,19 @@ class Injection(unittest.TestCase):
                 self.assertNotIn("\x1b", it.weir(*command)[1], command)
             name = it.get(f"{SERVICE}/classes?filter=x3C")[0]["class"]
             self.assertEqual(it.weir("explain", name)[0], 0, "what is shown can be asked for")
+
+    def test_names_in_the_log_are_escaped(self):
+        with Remote(*TBF, "--claims", "none") as it, it.connect() as client:
+            greet(client)
+            client.sendall(go(b"a,job=\x1b[2J\n<b>"))
+            self.assertEqual(option_reply(client)[1], 0x80000002)
+            it.weir("rule", "start", "\x1b[2J", "jobid={a}", "rate=1")
+            it.weir("job", "set", "\x1b[2J\n", "1")
+            it.await_log("audit: change")
+            it.await_log("\\x1B[2J")
+        self.assertNotIn("\x1b", it.log)
+        for line in it.log.splitlines():
+            self.assertRegex(line, "^weir serve: ")
 
 
 if __name__ == "__main__":

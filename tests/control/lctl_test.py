@@ -67,6 +67,7 @@ class Errors(unittest.TestCase):
                     ("nrs_policies", "abc", 2, "No such file or directory"),
                     ("nrs_policies", "tbf jobid+nid+opcode", 22, "Invalid argument"),
                     ("nrs_tbf_rule", "start default jobid={a} rate=1", 17, "File exists"),
+                    ("nrs_tbf_rule", "start a jobid={a} rate=10k", 22, "Invalid argument"),
                     ("nrs_tbf_rule", "change nosuch rate=1", 2, "No such file or directory"),
                     ("nrs_tbf_rule", "stop default", 1, "Operation not permitted")):
                 self.assertEqual(

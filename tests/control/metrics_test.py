@@ -7,16 +7,21 @@ import pathlib
 import re
 import shutil
 import socket
+import statistics
 import subprocess
+import sys
 import tempfile
 import threading
+import time
 import unittest
 import urllib.parse
 import urllib.request
 
-from remote import READ, Remote, request, simple_reply, wait_for
+from remote import (READ, RELEASE, Authority, Remote, request, simple_reply,
+                    wait_for)
 
 PROMETHEUS = "prometheus"
+JOBS, SCRAPES = 10_000, 20
 MONITORING = pathlib.Path(os.environ["WEIR_SOURCE_DIR"]) / "docs" / "monitoring"
 
 
@@ -28,7 +33,7 @@ def free_port():
 
 class Prometheus:
     """A Prometheus with the configuration of docs/monitoring, for one server on this machine."""
-    def __init__(self, folder, port, token):
+    def __init__(self, folder, port, token, authority):
         self.port = free_port()
         config = pathlib.Path(folder) / "prometheus.yml"
         shutil.copy(MONITORING / "weir-alerts.yml", folder)
@@ -36,6 +41,7 @@ class Prometheus:
         for old, new in (("'oss1.example.org:9810', 'oss2.example.org:9810'",
                           f"'127.0.0.1:{port}'"),
                          ("/etc/prometheus/weir.token", str(token)),
+                         ("/etc/prometheus/weir-ca.pem", str(authority)),
                          ("scrape_interval: 15s",
                           "scrape_interval: 500ms\n  scrape_timeout: 500ms")):
             assert old in text, old
@@ -68,10 +74,12 @@ class Scraped(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             token = pathlib.Path(folder) / "token"
             token.write_text("t0ken", encoding="utf-8")
+            certificate = Authority(pathlib.Path(folder) / "tls").server()
             with Remote("--export", "a=memory:64MiB", "--capacity", "4000", "--rule",
                         "start dd jobid={dd.*} rate=200", "--control-tcp", "127.0.0.1:0",
-                        "--control-token", token) as it:
-                prometheus = Prometheus(folder, it.control_port, token)
+                        "--control-token", token, "--control-tls", certificate) as it:
+                prometheus = Prometheus(folder, it.control_port, token,
+                                        certificate / "ca-cert.pem")
                 stopped = threading.Event()
 
                 def load():
@@ -138,6 +146,27 @@ class Alerts(unittest.TestCase):
 
 
 class Bounded(unittest.TestCase):
+    def test_a_scrape_with_10000_jobs_takes_less_than_20_ms(self):
+        # The release build, because sanitizers are slow.
+        with Remote("--export", "a=memory:64MiB", "--adaptive", "off", "--classes", "20000",
+                    binary=RELEASE) as it:
+            for number in range(JOBS):
+                it.read(f"job{number}", 1)
+            wait_for("all jobs", lambda: f"weir_classes{{service=\"ost_io\"}} {JOBS}\n"
+                     in it.http("GET", "/metrics")[2])
+            times = []
+            for _ in range(SCRAPES):
+                time.sleep(0.25)  # older than a snapshot may be, so that each scrape takes one
+                begun = time.monotonic()
+                page = it.http("GET", "/metrics")[2]
+                times.append(time.monotonic() - begun)
+            print(f"{JOBS} jobs: {1000 * min(times):.1f} ms, median "
+                  f"{1000 * statistics.median(times):.1f} ms, {page.count(chr(10))} lines",
+                  file=sys.stderr)
+            # Other load on the machine can only add to it.
+            self.assertLess(min(times), 0.020)
+            self.assertLess(page.count("\n"), 4000)
+
     def test_many_jobs_make_few_series_and_none_ever_shrinks(self):
         with Remote("--export", "a=memory:64MiB", "--adaptive", "off") as it:
             def page():

@@ -20,9 +20,10 @@ from described import Described
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "clients"))
 from server import (READ, STUCK, Server, enter, replies, request,  # noqa: E402, F401
                     RELEASE, WEIR, simple_reply)
+from certificates import EXPIRED, Authority  # noqa: E402, F401
 
-__all__ = ["READ", "RELEASE", "STUCK", "WEIR", "Remote", "UnixHttp", "enter", "replies",
-           "request", "simple_reply", "wait_for"]
+__all__ = ["EXPIRED", "READ", "RELEASE", "STUCK", "WEIR", "Authority", "Remote", "UnixHttp",
+           "enter", "replies", "request", "simple_reply", "wait_for"]
 
 
 DESCRIBED = Described()  # every response that a test reads is compared with it

@@ -15,6 +15,7 @@ import unittest
 SOURCE = pathlib.Path(os.environ["WEIR_SOURCE_DIR"])
 RELEASE = pathlib.Path(os.environ["WEIR_RELEASE_BIN"]).parents[2]
 EXAMPLE = SOURCE / "examples/c-server"
+RELEASES = SOURCE / "tests/recorded/c-api"
 STUCK = 120
 WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Werror")
 HOG, POLITE = 32, 8  # requests
@@ -27,6 +28,33 @@ def run(*command, **options):
     if ran.returncode != 0:
         raise AssertionError(f"{command}: {ran.returncode}\n{ran.stdout}{ran.stderr}")
     return ran.stdout
+
+
+def declarations(header):
+    """Functions, types and constants of a header, each on one line, without comments."""
+    text = re.sub(r"(?m)//.*$", "", header)
+    defined = re.findall(r"(?m)^#define (?!WEIR_API)(WEIR_\w+ \S+)$", text)
+    text = re.sub(r"(?m)^#.*$", "", text).partition('extern "C" {')[2]
+    flat = " ".join(text.split())
+    # A declaration ends at a semicolon outside braces.
+    declared = re.findall(r"\s*((?:[^;{}]|\{[^{}]*\})+);", flat)
+    return [one.removeprefix("WEIR_API ") for one in defined + declared]
+
+
+def is_kept(old, now):
+    """Whether programs that were compiled with the old declaration run with what there is now.
+    An enumeration, and a structure that begins with its size, may grow at its end."""
+    if old in now:
+        return True
+    if not re.match(r"enum |typedef struct \w+ \{ size_t size;", old):
+        return False
+
+    def parts(text):
+        head, _, rest = text.partition("{")
+        body = [member.strip() for member in re.split("[,;]", rest.partition("}")[0])]
+        return head, [member for member in body if member]
+    head, members = parts(old)
+    return any(parts(one)[0] == head and parts(one)[1][:len(members)] == members for one in now)
 
 
 class Nbd:
@@ -111,6 +139,31 @@ class CApi(unittest.TestCase):
         for needed in re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic):
             self.assertRegex(needed, r"^(libabsl_|libstdc\+\+|libgcc_s|libm|libc|ld-linux)")
 
+    def test_every_declaration_of_earlier_releases_is_kept(self):
+        """A release adds its declarations(weir.h) as tests/recorded/c-api/VERSION.txt."""
+        now = declarations((self.prefix / "include/weir.h").read_text(encoding="utf-8"))
+        exported = run("nm", "-D", "--defined-only", self.library)
+        releases = sorted(RELEASES.glob("*.txt"))
+        self.assertTrue(releases)
+        for release in releases:
+            for old in release.read_text(encoding="utf-8").splitlines():
+                with self.subTest(release=release.stem, declaration=old):
+                    self.assertTrue(is_kept(old, now), "programs that use it would break")
+                    for name in re.findall(r"(weir_\w+)\(", old)[:1]:
+                        self.assertRegex(exported, rf" {name}@@WEIR_0\n")
+
+    def test_a_broken_promise_is_seen(self):
+        old = ["int weir_f(int a)", "enum weir_e { A, B }",
+               "typedef struct weir_o { size_t size; int a; } weir_o",
+               "typedef struct weir_b { int a; } weir_b"]
+        grown = ["int weir_f(int a)", "enum weir_e { A, B, C }",
+                 "typedef struct weir_o { size_t size; int a; int b; } weir_o",
+                 "typedef struct weir_b { int a; int b; } weir_b"]
+        self.assertEqual([is_kept(one, grown) for one in old], [True, True, True, False])
+        broken = ["int weir_f(long a)", "enum weir_e { B, A }",
+                  "typedef struct weir_o { size_t size; long a; } weir_o"]
+        self.assertEqual([is_kept(one, broken) for one in old], [False] * 4)
+
     def test_the_header_is_c_and_cxx(self):
         for compiler in (("gcc", "-std=c99", "-xc"), ("clang", "-std=c11", "-xc"),
                          ("g++", "-std=c++11", "-xc++")):
@@ -176,7 +229,7 @@ class CApi(unittest.TestCase):
         ran = subprocess.run([self.server, disk, "none", "start x rate"], capture_output=True,
                              text=True, timeout=STUCK, check=False)
         self.assertEqual(ran.returncode, 1)
-        self.assertRegex(ran.stderr, r"^c-server: rule: 'start x rate', column \d+: ")
+        self.assertRegex(ran.stderr, r"^c-server: rules: rule 'start x rate', column 9: ")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -110,6 +111,10 @@ class Installed(unittest.TestCase):
 
     def test_an_upgrade_with_a_broken_configuration_leaves_the_server_alone(self):
         self.install()
+        conf = self.root / "etc/weir/weir.conf"
+        conf.write_text(conf.read_text(encoding="utf-8").replace(
+            "127.0.0.1:10809", "unix:/run/weir/nbd.sock"), encoding="utf-8")
+        server = self.start()
         (self.root / "run/systemd/system").mkdir(parents=True)
         control = self.root / "usr/bin/systemctl"
         control.write_text(SYSTEMCTL, encoding="utf-8")
@@ -118,11 +123,25 @@ class Installed(unittest.TestCase):
         self.install()
         self.assertIn("try-restart weir.service", log.read_text(encoding="utf-8"))
         log.unlink()
-        conf = self.root / "etc/weir/weir.conf"
+        nfs = conf.with_name("weir-nfs.conf")
+        nfs.write_text("[[nfs]]\nlisten = 1\n", encoding="utf-8")
+        told = self.install()
+        self.assertIn("weir-nfs was not restarted", told)
+        self.assertEqual(log.read_text(encoding="utf-8").count("try-restart"), 2)
+        self.assertNotIn("restart weir-nfs", log.read_text(encoding="utf-8"))
+        log.unlink()
+        nfs.unlink()
         conf.write_text("[server]\nlisten = 7\n", encoding="utf-8")
         told = self.install()
-        self.assertIn("the server was not restarted", told)
-        self.assertNotIn("restart", log.read_text(encoding="utf-8"))
+        self.assertIn("weir.conf:2:10: server: listen must be", told)
+        self.assertIn("weir was not restarted, and a running server continues with its old "
+                      "configuration", told)
+        self.assertNotIn("restart weir.service", log.read_text(encoding="utf-8"))
+        uri = f"nbd+unix:///scratch?socket={self.root}/run/weir/nbd.sock"
+        self.assertEqual(run("nbdinfo", "--size", uri).strip(), str(1 << 30))
+        server.send_signal(signal.SIGHUP)  # as systemctl reload
+        self.assertEqual(run("nbdinfo", "--size", uri).strip(), str(1 << 30))
+        self.stop(server)
         self.inside("dpkg", "--purge", "weir")
 
     def test_the_image_serves_as_its_user(self):

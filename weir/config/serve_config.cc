@@ -41,7 +41,7 @@ const std::array<Part, 13>& parts() {
       {"server",
        {"listen", "user", "control_socket", "trace", "io", "threads", "connections", "memory",
         "connection_memory", "connection_requests", "handshake_timeout", "drain_timeout"}},
-      {"control", {"tcp", "token", "journal"}},
+      {"control", {"tcp", "token", "tls", "journal"}},
       {"cluster",
        {"name", "etcd", "listen", "advertise", "prefix", "epoch", "timeout", "lease", "user",
         "password_file", "tls_directory", "etcd_tls_directory", "state", "start_without",
@@ -506,9 +506,13 @@ void read_service(const TomlTable& table, ServeOptions& options) {
 void read_control(const TomlTable& table, serve::ControlFiles& control) {
   control.tcp = bounded_text(table, "tcp", Bounds::kNameMax);
   control.token_file = bounded_text(table, "token", Bounds::kPathMax);
+  control.tls = bounded_text(table, "tls", Bounds::kPathMax);
   control.journal = bounded_text(table, "journal", Bounds::kPathMax);
   if (!control.tcp.empty() && control.token_file.empty()) {
     table.refuse("tcp", "needs a token", "name a file that contains it");
+  }
+  if (control.tcp.empty() && !control.tls.empty()) {
+    table.refuse("tls", "encrypts nothing", "name an address with tcp");
   }
 }
 

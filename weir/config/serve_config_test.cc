@@ -258,10 +258,14 @@ TEST(ServeConfig, ReadsEveryKeyOfServicesAndExports) {
 }
 
 // A key that is not read, or has no effect, would leave the options unchanged.
+constexpr const char* kEveryKeyOfControl =
+    "[control]\ntcp = '0.0.0.0:9810'\ntoken = '/t'\ntls = '/etc/weir/tls'\n";
+
 TEST(ServeConfig, EveryKeyHasAnEffect) {
   std::set<std::string> tried;
   for (const std::string text :
-       {kEveryKey, kEveryKeyOfDevices, kEveryKeyOfPolicies, kEveryKeyOfSlurm, kEveryKeyOfNfs}) {
+       {kEveryKey, kEveryKeyOfDevices, kEveryKeyOfPolicies, kEveryKeyOfSlurm, kEveryKeyOfNfs,
+        kEveryKeyOfControl}) {
     const ServeOptions whole = parsed(text);
     std::string table;
     for (std::size_t begin = 0; begin < text.size();) {
@@ -331,6 +335,22 @@ TEST(ServeConfig, SlotsAreSearchedForIfAsked) {
 TEST(ServeConfig, TcpWithoutATokenIsRefused) {
   EXPECT_EQ(refused("token = \"/etc/weir.token\"", ""),
             "f:51:7: control: tcp needs a token; name a file that contains it");
+}
+
+TEST(ServeConfig, RatesOfRulesMayHavePrefixes) {
+  const auto options =
+      parse_serve_config("[[service]]\nrules = ['start a jobid={a} rate=10k']\n", "f");
+  ASSERT_TRUE(options);
+  EXPECT_EQ(options->services[0].rules,
+            std::vector<RuleChange>{parse_rule("start a jobid={a} rate=10000").value()});
+}
+
+TEST(ServeConfig, TlsOfControlNeedsTcp) {
+  const std::string tcp = "[control]\ntcp = '0.0.0.0:9810'\ntoken = '/t'\ntls = '/etc/weir/tls'\n";
+  EXPECT_TRUE(mistakes_of(tcp).empty());
+  EXPECT_EQ(
+      mistakes_of("[control]\ntls = '/etc/weir/tls'\n"),
+      (std::vector<std::string>{"f:2:7: control: tls encrypts nothing; name an address with tcp"}));
 }
 
 TEST(ServeConfig, AClusterNeedsItsEtcdAndAnAddressThatOthersReach) {

@@ -127,6 +127,7 @@ class HttpControl final : public Control {
         locks_(options.locks),
         lock_target_(options.lock_target),
         version_(options.version),
+        keys_(options.http.keys),
         boot_(fmt::format("{:x}", moment_at(server.now()).wall_ns)),
         changes_(host(), boot_) {}
 
@@ -143,6 +144,7 @@ class HttpControl final : public Control {
   }
   void changed() override { ++shown_changes_; }
   void set_tokens(std::vector<Token> tokens) override { http_->set_tokens(std::move(tokens)); }
+  Result<std::function<void()>> read_certificates() override;
   std::uint16_t tcp_port() const override { return http_->tcp_port(); }
 
  private:
@@ -197,6 +199,7 @@ class HttpControl final : public Control {
   lock::Console* locks_;
   serve::TargetPort* lock_target_;
   std::string version_;
+  HttpKeys::Ptr keys_;  // as last read; loop
   std::string boot_;
   ChangeQueue changes_;
   std::unique_ptr<HttpServer> http_;
@@ -292,6 +295,16 @@ void HttpControl::replay_locks() {
       serve::EventLog::say("journal: " + print_change(one) + ": " + outcome.error.message());
     }
   }
+}
+
+Result<std::function<void()>> HttpControl::read_certificates() {
+  if (keys_ == nullptr) return std::function<void()>([] {});
+  auto keys = keys_->load_again();
+  if (!keys) return tl::unexpected(keys.error());
+  return std::function<void()>([this, keys = *std::move(keys)] {
+    keys_ = keys;
+    http_->set_keys(keys);
+  });
 }
 
 void HttpControl::start() {

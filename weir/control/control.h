@@ -79,6 +79,9 @@ class Control {
   virtual void changed() = 0;
   // Replaces the tokens of TCP, as HttpServer::set_tokens. Thread-safe.
   virtual void set_tokens(std::vector<Token> tokens) = 0;
+  // Reads and checks the certificate of TCP; calling the result makes new connections use it.
+  // REQUIRES: on the loop.
+  virtual Result<std::function<void()>> read_certificates() = 0;
   virtual std::uint16_t tcp_port() const = 0;
 
  protected:

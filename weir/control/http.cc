@@ -22,6 +22,7 @@
 
 #include "weir/base/assert.h"
 #include "weir/base/quote.h"
+#include "weir/control/http_stream.h"
 #include "weir/control/problem.h"
 #include "weir/host/mailbox.h"
 #include "weir/serve/options.h"
@@ -35,8 +36,7 @@ using boost::system::error_code;
 
 namespace {
 
-using Stream = beast::basic_stream<asio::generic::stream_protocol>;
-using Socket = asio::generic::stream_protocol::socket;
+using Socket = HttpStream::Socket;
 constexpr std::chrono::seconds kWriteTime{30};
 constexpr std::chrono::seconds kLingerTime{5};
 constexpr std::chrono::milliseconds kAcceptPause{100};
@@ -98,13 +98,15 @@ bool split_target(std::string_view target, HttpRequest& request) {
   return true;
 }
 
-bool is_local_host(std::string_view host) {
+std::string_view name_in_host(std::string_view host) {
   // "[::1]:80", "127.0.0.1:80", "localhost", "::1"
-  if (host.starts_with('[')) {
-    host = host.substr(1, host.find(']') - 1);
-  } else if (std::count(host.begin(), host.end(), ':') == 1) {
-    host = host.substr(0, host.find(':'));
-  }
+  if (host.starts_with('[')) return host.substr(1, host.find(']') - 1);
+  if (std::count(host.begin(), host.end(), ':') == 1) return host.substr(0, host.find(':'));
+  return host;
+}
+
+bool is_local_host(std::string_view host) {
+  host = name_in_host(host);
   if (beast::iequals({host.data(), host.size()}, "localhost")) return true;
   error_code error;
   (void)asio::ip::make_address(std::string(host), error);
@@ -146,6 +148,7 @@ struct HttpServer::State {
 
   Answer answer;
   std::vector<Token> tokens;
+  HttpKeys::Ptr keys;
   std::string path;
   Listener local_listener;
   Listener tcp_listener{
@@ -171,8 +174,9 @@ struct HttpServer::State {
 // One connection. Exists while an operation is in progress or its answer is pending.
 class Session : public std::enable_shared_from_this<Session> {
  public:
-  Session(HttpServer::State& state, Socket socket, Listener& listener)
-      : state_(state), stream_(std::move(socket)), listener_(listener) {
+  Session(HttpServer::State& state, Socket socket, Listener& listener,
+          std::unique_ptr<HttpCipher> cipher)
+      : state_(state), stream_(std::move(socket), std::move(cipher)), listener_(listener) {
     ++listener_.connections;
   }
   ~Session() {
@@ -185,12 +189,22 @@ class Session : public std::enable_shared_from_this<Session> {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
+  // The handshake of TLS, if there is one, and the first request have kRequestTime together.
+  void start() {
+    enter_idle();
+    stream_.expires_after(HttpServer::kRequestTime);
+    stream_.async_handshake([self = shared_from_this()](error_code error, std::size_t) {
+      if (error) return self->close();
+      self->read();
+    });
+  }
+
   void read() {
     enter_idle();
     parser_.emplace();
     parser_->header_limit(HttpServer::kHeadMax);
     parser_->body_limit(HttpServer::kBodyMax);
-    stream_.expires_after(is_first_ ? HttpServer::kRequestTime : HttpServer::kIdleTime);
+    if (!is_first_) stream_.expires_after(HttpServer::kIdleTime);
     is_first_ = false;
     http::async_read_header(
         stream_, buffer_, *parser_,
@@ -245,7 +259,9 @@ class Session : public std::enable_shared_from_this<Session> {
     if (error == http::error::end_of_stream || error == beast::error::timeout) return close();
     if (error) return refuse_or_close(error);
     if (!is_for_us(parser_->get())) {
-      return refuse(421, "the header Host names another machine; use an address or localhost");
+      return refuse(421,
+                    "the header Host names another machine; use an address, localhost or a name "
+                    "in the certificate");
     }
     identify(parser_->get());
     // The length of a chunked body is not known before its end.
@@ -305,7 +321,9 @@ class Session : public std::enable_shared_from_this<Session> {
   bool is_for_us(const Message& message) const {
     if (!listener_.needs_token) return true;
     const auto host = message[http::field::host];
-    return is_local_host({host.data(), host.size()});
+    const std::string_view text(host.data(), host.size());
+    return is_local_host(text) ||
+           (state_.keys != nullptr && state_.keys->is_for(std::string(name_in_host(text))));
   }
 
   // The identity of the client, and its access.
@@ -379,11 +397,12 @@ class Session : public std::enable_shared_from_this<Session> {
   // is discarded until the peer has read it, or for a while.
   void end() {
     enter_idle();
-    error_code ignored;
-    stream_.socket().shutdown(asio::socket_base::shutdown_send, ignored);
     stream_.expires_after(kLingerTime);
     buffer_.consume(buffer_.size());
-    discard();
+    stream_.async_end([self = shared_from_this()](error_code error, std::size_t) {
+      if (error) return self->close();
+      self->discard();
+    });
   }
 
   void discard() {
@@ -415,7 +434,7 @@ class Session : public std::enable_shared_from_this<Session> {
   }
 
   HttpServer::State& state_;
-  Stream stream_;
+  HttpStream stream_;
   Listener& listener_;
   std::optional<std::list<Session*>::iterator> idle_at_;
   bool is_stream_ = false;
@@ -443,7 +462,8 @@ bool Listener::drop_idle() {
 void HttpServer::State::admit(Socket socket, Listener& listener) {
   // All are busy: the new socket is closed.
   if (listener.connections >= kConnectionsMax && !listener.drop_idle()) return;
-  std::make_shared<Session>(*this, std::move(socket), listener)->read();
+  auto cipher = listener.needs_token && keys != nullptr ? keys->open() : nullptr;
+  std::make_shared<Session>(*this, std::move(socket), listener, std::move(cipher))->start();
 }
 
 // Out of descriptors: trying again at once would only use CPU time.
@@ -530,10 +550,6 @@ Result<asio::ip::tcp::endpoint> tcp_endpoint(const std::string& text) {
     return fail(std::errc::invalid_argument, quote(text), "is not ADDRESS:PORT",
                 "for example 127.0.0.1:9810");
   }
-  if (!address.is_loopback()) {
-    return fail(std::errc::invalid_argument, quote(text), "is not a loopback address",
-                "use 127.0.0.1 or [::1], and a TLS proxy for remote access");
-  }
   return asio::ip::tcp::endpoint(address, wanted->port);
 }
 
@@ -554,13 +570,20 @@ Result<void> open_tcp(HttpServer::State& state, const std::string& text) {
 }  // namespace
 
 Result<void> check(const HttpOptions& options) {
-  if (options.tcp.empty()) return {};
+  if (options.tcp.empty()) {
+    if (options.keys == nullptr) return {};
+    return fail(std::errc::invalid_argument, "--control-tls", "encrypts nothing",
+                "name an address with --control-tcp");
+  }
   if (options.tokens.empty()) {
     return fail(std::errc::invalid_argument, "control on " + quote(options.tcp), "has no token",
                 "name a file that contains one with --control-token");
   }
   const auto endpoint = tcp_endpoint(options.tcp);
-  return endpoint ? Result<void>{} : tl::unexpected(endpoint.error());
+  if (!endpoint) return tl::unexpected(endpoint.error());
+  if (endpoint->address().is_loopback() || options.keys != nullptr) return {};
+  return fail(std::errc::invalid_argument, quote(options.tcp), "is not a loopback address",
+              "name a directory with a certificate with --control-tls, or use 127.0.0.1 or [::1]");
 }
 
 HttpServer::HttpServer(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -576,6 +599,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::create(const HttpOptions& option
   auto state = std::make_unique<State>(*std::move(wake_fd));
   state->answer = std::move(answer);
   state->tokens = options.tokens;
+  state->keys = options.keys;
   if (!options.socket_path.empty()) {
     if (auto opened = open_local(*state, options.socket_path); !opened) {
       return tl::unexpected(opened.error());
@@ -613,6 +637,10 @@ void HttpServer::every(std::chrono::milliseconds interval, std::function<void()>
 
 void HttpServer::set_tokens(std::vector<Token> tokens) {
   post([this, tokens = std::move(tokens)]() mutable { state_->tokens = std::move(tokens); });
+}
+
+void HttpServer::set_keys(HttpKeys::Ptr keys) {
+  post([this, keys = std::move(keys)]() mutable { state_->keys = std::move(keys); });
 }
 
 void HttpServer::publish(const std::string& event) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // An HTTP server for a few administrators and many readers, in its own thread: a Unix socket, and
-// optionally TCP on loopback, where every request except for the files of the page needs a bearer
-// token (tokens.h) and a Host that is this machine. Only http.cc and client.cc use Boost.Beast.
+// optionally TCP, where every request except for the files of the page needs a bearer token
+// (tokens.h) and a Host that is this machine. TCP beyond loopback is always encrypted
+// (http_keys.h). Only http.cc, http_stream.h and client.cc use Boost.Beast.
 //
 //   auto http = HttpServer::create(options, answer);     bound; answers no request yet
 //   std::thread thread([&] { http->run(); });
@@ -39,6 +40,7 @@
 #include <vector>
 
 #include "weir/base/result.h"
+#include "weir/control/http_keys.h"
 #include "weir/control/tokens.h"
 
 namespace weir::control {
@@ -69,15 +71,19 @@ struct HttpResponse {
 
 struct HttpOptions {
   std::string socket_path;    // empty: none
-  std::string tcp;            // "127.0.0.1:9090"; empty: none. Loopback only
+  std::string tcp;            // "127.0.0.1:9090"; empty: none. Loopback only, or with keys
   std::vector<Token> tokens;  // required on TCP
+  HttpKeys::Ptr keys = {};    // encrypts TCP; nullptr: plain text
 };
 
-// EINVAL: a TCP address that is not loopback, or TCP without a token. Opens nothing.
+// EINVAL: a TCP address that is not loopback and has no keys, or TCP without a token. Opens
+// nothing.
 Result<void> check(const HttpOptions& options);
 
 // Splits "/a%20b?x=1"; false if it is not a path.
 bool split_target(std::string_view target, HttpRequest& request);
+// The name or address in the header Host, without a port.
+std::string_view name_in_host(std::string_view host);
 // Whether the header Host names this machine by address or as localhost. A page of another site
 // whose name resolves to this machine (DNS rebinding) sends its own name.
 bool is_local_host(std::string_view host);
@@ -113,6 +119,8 @@ class HttpServer {
   // Replaces the tokens; a connection with one that is gone is refused from its next request on.
   // Thread-safe.
   void set_tokens(std::vector<Token> tokens);
+  // Replaces the certificate for new connections. Thread-safe. REQUIRES: it was created with one.
+  void set_keys(HttpKeys::Ptr keys);
 
   // Sends an event to all streams. Call in the server's thread.
   void publish(const std::string& event);

@@ -73,6 +73,22 @@ struct Credentials {
   }
 };
 
+// The first certificate of a file; a negative code: there is none.
+struct Certificate {
+  gnutls_x509_crt_t gnu = nullptr;
+  int code = 0;
+
+  explicit Certificate(const PemFile& file) {
+    code = gnutls_x509_crt_init(&gnu);
+    WEIR_ASSERT(code == GNUTLS_E_SUCCESS, code);  // it fails only if out of memory
+    const gnutls_datum_t text = datum_of(file.text);
+    code = gnutls_x509_crt_import(gnu, &text, GNUTLS_X509_FMT_PEM);
+  }
+  Certificate(const Certificate&) = delete;
+  Certificate& operator=(const Certificate&) = delete;
+  ~Certificate() { gnutls_x509_crt_deinit(gnu); }
+};
+
 }  // namespace
 
 // ---- certificates as files ----
@@ -99,15 +115,10 @@ Result<void> check_pair(const PemFile& certificate, const PemFile& key, std::str
 }
 
 Result<void> check_current(const PemFile& certificate) {
-  gnutls_x509_crt_t first = nullptr;
-  int code = gnutls_x509_crt_init(&first);
-  WEIR_ASSERT(code == GNUTLS_E_SUCCESS, code);
-  const gnutls_datum_t text = datum_of(certificate.text);
-  code = gnutls_x509_crt_import(first, &text, GNUTLS_X509_FMT_PEM);
-  const std::time_t from = code < 0 ? 0 : gnutls_x509_crt_get_activation_time(first);
-  const std::time_t to = code < 0 ? 0 : gnutls_x509_crt_get_expiration_time(first);
-  gnutls_x509_crt_deinit(first);
-  if (code < 0) return fail_gnu(code, certificate.path, {});
+  const Certificate first(certificate);
+  if (first.code < 0) return fail_gnu(first.code, certificate.path, {});
+  const std::time_t from = gnutls_x509_crt_get_activation_time(first.gnu);
+  const std::time_t to = gnutls_x509_crt_get_expiration_time(first.gnu);
   const std::time_t now = std::time(nullptr);
   if (now >= from && now <= to) return {};
   return fail(std::errc::invalid_argument, quote(certificate.path),
@@ -200,6 +211,11 @@ Result<TlsKeys::Ptr> TlsKeys::load_again(const Ptr& keys) {
     }
   }
   return make(now.directory, now.clients, *std::move(files));
+}
+
+bool TlsKeys::is_for(const std::string& host) const {
+  const Certificate own(gnu_->files.certificate);
+  return own.code >= 0 && gnutls_x509_crt_check_hostname(own.gnu, host.c_str()) != 0;
 }
 
 // ---- one connection ----

@@ -68,6 +68,8 @@ class TlsKeys {
   // Reads the current files; returns the same keys if nothing has changed. A new certificate must
   // be valid now, since clients would reject it otherwise.
   static Result<Ptr> load_again(const Ptr& keys);
+  // Whether the certificate is for this name or address.
+  bool is_for(const std::string& host) const;
   ~TlsKeys();
   TlsKeys(const TlsKeys&) = delete;
   TlsKeys& operator=(const TlsKeys&) = delete;

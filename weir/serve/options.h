@@ -227,9 +227,10 @@ Result<host::IoChoice> parse_io(std::string_view text);
 
 // Control of a server in addition to its socket.
 struct ControlFiles {
-  std::string tcp;         // "127.0.0.1:9810"; empty: none
+  std::string tcp;         // "127.0.0.1:9810"; empty: none. Beyond loopback only with tls
   std::string token_file;  // contains the token that requests over TCP must send
   std::string journal;     // of changes that survive a restart; empty: none
+  std::string tls = {};    // directory of the certificate for TCP; empty: plain text
 
   bool operator==(const ControlFiles&) const = default;
 };

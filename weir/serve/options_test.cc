@@ -34,6 +34,8 @@ TEST(ServeOptions, ListenAddressesAreReadAndPrinted) {
     ASSERT_TRUE(address) << text;
     EXPECT_EQ(print_listen(*address), text);
   }
+  EXPECT_EQ(print_listen(*parse_listen("localhost:80")), "127.0.0.1:80");
+  EXPECT_EQ(print_listen(*parse_listen("localhost")), "127.0.0.1:10809");
   EXPECT_EQ(parse_listen("127.0.0.1")->port, kDefaultPort);
   EXPECT_EQ(parse_listen("[::1]")->port, kDefaultPort);
 }
