@@ -20,7 +20,7 @@ const $ = (id) => document.getElementById(id);
 const state = {
   service: '', last: null, status: null, sort: 'recent_served', filter: '', offset: 0, count: 0,
   classes: [], rows: new Map(), history: null, charts: {}, shape: '', namespace: '', locks: [],
-  lockCharts: {}, reading: null, heardAt: 0, updates: 0, edit: null,
+  lockCharts: {}, jobs: [], reading: null, heardAt: 0, updates: 0, edit: null,
 };
 
 function request(path, options = {}) {
@@ -213,7 +213,9 @@ async function readHistory() {
 async function readJobs() {
   const query = new URLSearchParams({ filter: state.filter.replace(/^[^/]*\//, ''), limit: pageSize });
   const answer = await readJson(servicePath('jobs?' + query));
-  if (answer) drawJobs(await answer.json());
+  if (!answer) return;
+  state.jobs = await answer.json();
+  drawJobs(state.jobs);
 }
 
 async function readRest() {
@@ -413,6 +415,7 @@ function drawServer() {
   $('read-only').hidden = mayWrite();
   for (const one of document.querySelectorAll('.edit')) one.hidden = !mayWrite();
   if (state.last) drawRules(current().rule_list);
+  drawJobs(state.jobs);
 }
 
 function memberState(one) {
@@ -497,7 +500,8 @@ function look() {
   return { stroke: ink, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid } };
 }
 const clock = (at) => local(at);
-const timeAxis = () => ({ ...look(), size: 30, space: 90, values: (self, all) => all.map(clock) });
+const timeAxis = () => ({ ...look(), size: 30, space: 90, values: (self, all) => all.map(clock),
+  incrs: [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600] });
 
 function chart(id, names, stacked, axis, floor, capacity) {
   const labels = [...names, 'others'];
@@ -808,7 +812,8 @@ async function tryRule() {
     { command: commandOf(edit), dry_run: true });
   if (!ok) return answerEdit(problemText(json), true), false;
   edit.generation = json.generation;
-  const parts = [`${json.affected} classes change, ${json.unchanged} do not`];
+  const parts = [`${json.affected} ${json.affected === 1 ? 'class changes' : 'classes change'}, ` +
+    `${json.unchanged} ${json.unchanged === 1 ? 'does' : 'do'} not`];
   if (json.undecided) parts.push(`for ${json.undecided} it depends on more than their key`);
   if (!json.has_rules) parts.push('the policy has no rules: the rule will be kept, but inactive');
   drawEffects(parts.join('; '), ['Class', 'Becomes', 'Limit now', 'Limit then'],

@@ -12,15 +12,16 @@ const browser = await chromium.launch({ executablePath: '/usr/bin/chromium',
 try {
   const page = await browser.newPage({ viewport: { width: 1200, height: 800 } });
   await page.goto(url);
-  await page.waitForFunction((wanted) => state.events.length >= wanted, Number(seconds),
+  await page.waitForFunction((wanted) => state.history?.total.served.length >= wanted, Number(seconds),
     { timeout: 4000 * seconds });
   for (const colorScheme of ['light', 'dark']) {
     await page.emulateMedia({ colorScheme });
-    const seen = await page.evaluate(() => state.events.at(-1).at);
+    const seen = await page.evaluate(() => state.history.end_ns);
     await page.waitForFunction((before) => {
-      const { at, rates } = state.events.at(-1);
-      const burst = rates.ost_io.find((row) => row.name === 'default/ior.17');
-      return at > before && at % 60 >= 30 && at % 60 < 58 && burst?.ops > 300;
+      const at = state.history.end_ns / 1e9;
+      const burst = state.history.classes.find((one) => one.class === 'default/ior.17');
+      return state.history.end_ns > before && at % 60 >= 30 && at % 60 < 58 &&
+        burst?.served.at(-1) > 300;
     }, seen, { timeout: 4000 * seconds });
     await page.screenshot({ path: `${folder}/page-${colorScheme}.png`, fullPage: true });
   }

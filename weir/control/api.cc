@@ -88,8 +88,8 @@ HttpResponse answer_from(const Snapshot& shot, const HttpRequest& request, std::
   const auto parts = api_parts(request.path);
   HttpResponse response;
   if (parts[0] == "status") {
-    response.body = status_json(shot, version, generation,
-                                request.access == Access::kWrite ? "write" : "read");
+    response.body =
+        status_json(shot, version, generation, request.access == Access::kWrite ? "write" : "read");
   } else if (parts[0] == "locks") {
     response = locks_answer(shot, parts);
   } else if (parts.size() == 1) {

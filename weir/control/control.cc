@@ -687,9 +687,9 @@ void HttpControl::answer_change(const ChangeRequest& request,
   generation_ = std::max(generation_, done->number);
   if (done->is_stale) {
     // 412 is the answer to If-Match alone.
-    HttpResponse response = error_response(request.generation.empty() ? 412 : 409,
-                                           "the configuration was changed concurrently",
-                                           "read it again and retry");
+    HttpResponse response =
+        error_response(request.generation.empty() ? 412 : 409,
+                       "the configuration was changed concurrently", "read it again and retry");
     response.etag = done->generation;
     return reply(response);
   }

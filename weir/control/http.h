@@ -62,9 +62,9 @@ struct HttpResponse {
   unsigned status = 200;
   std::string body = {};
   std::string type = "application/json";
-  std::string etag = {};      // empty: none
-  std::string allow = {};     // methods of the path, for 405; empty: none
-  std::uint64_t time_ns = 0;  // time of the data, since 1970; 0: none
+  std::string etag = {};                  // empty: none
+  std::string allow = {};                 // methods of the path, for 405; empty: none
+  std::uint64_t time_ns = 0;              // time of the data, since 1970; 0: none
   std::optional<std::size_t> count = {};  // entries on all pages of a list
   bool is_stream = false;
 };

@@ -81,9 +81,7 @@ Result<void> RuleDryRun::begin(serve::Server& server, const Target& target, Inst
 }
 
 // Whether the fields of a key are enough to match all rules of a layer.
-bool RuleDryRun::decides(FieldSet by, unsigned layer) const {
-  return (by | tested_[layer]) == by;
-}
+bool RuleDryRun::decides(FieldSet by, unsigned layer) const { return (by | tested_[layer]) == by; }
 
 RuleDryRun::Limit RuleDryRun::limit_of(const Rule* rule, bool limits_by_default) {
   if (rule == nullptr || (rule->is_default() && !limits_by_default)) return {};
@@ -128,8 +126,7 @@ void RuleDryRun::see_class(const ClassView& view) {
     return;
   }
   const std::size_t seen = affected_;
-  see(view.key, before,
-      keeps_rule ? after_->find(before->name()) : after_->match(view.key, layer));
+  see(view.key, before, keeps_rule ? after_->find(before->name()) : after_->match(view.key, layer));
   if (affected_ == seen) ++unchanged_;
 }
 
