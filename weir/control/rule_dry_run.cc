@@ -56,8 +56,10 @@ Result<void> RuleDryRun::begin(serve::Server& server, const Target& target, Inst
   if (const auto failed = failure_of(tried.outcomes)) return tl::unexpected(*failed);
   const RuleView* const rules = target.rules(Head::kRegular);
   if (rules == nullptr) return {};
-  const auto rule = rule_or_error(*change_.rule);
-  if (!rule) return tl::unexpected(rule.error());
+  const RuleChange* const rule = change_.rule ? change_in(*change_.rule) : nullptr;
+  if (rule == nullptr) {  // the trial has failed with the reason
+    return fail(std::errc::invalid_argument, quote(value_text(change_)), "is not a rule command");
+  }
   std::vector<std::string> nodemaps;
   for (const serve::NodemapOptions& one : server.options().nodemaps) nodemaps.push_back(one.name);
   const auto bound = weir::bind(*rule, rules->type(), nodemaps_named(std::move(nodemaps)));

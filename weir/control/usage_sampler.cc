@@ -49,9 +49,9 @@ void UsageSampler::step_classes(const Target& target, Instant now) {
   const Rule* last = nullptr;
   const auto visit = [&](const ClassView& view) {
     ++classes_;
-    if (&view.rule != last) rules_.push_back(view.rule.name());
+    if (&view.rule != last) rule_names_.push_back(view.rule.name());
     last = &view.rule;
-    sums_.push_back({.rule = rules_.size() - 1,
+    sums_.push_back({.rule = rule_names_.size() - 1,
                      .key = view.key,
                      .by = view.rule.by(),
                      .is_overflow = view.is_overflow,
@@ -78,10 +78,11 @@ bool UsageSampler::step_jobs(const Target& target) {
 
 void UsageSampler::hand_over(UsageHistory& history) {
   for (const ClassSums& one : sums_) {
-    history.add(name_, class_name(rules_[one.rule], one.key, one.by, one.is_overflow), one.sums);
+    history.add(name_, class_name(rule_names_[one.rule], one.key, one.by, one.is_overflow),
+                one.sums);
   }
   sums_.clear();
-  rules_.clear();
+  rule_names_.clear();
   if (is_total_whole_) history.total(name_, total_);
   is_total_whole_ = false;
 }

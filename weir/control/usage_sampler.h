@@ -39,7 +39,7 @@ class UsageSampler {
 
  private:
   struct ClassSums {
-    std::size_t rule = 0;  // place in rules_
+    std::size_t rule = 0;  // place in rule_names_
     Attributes key;
     FieldSet by;
     bool is_overflow = false;
@@ -54,8 +54,8 @@ class UsageSampler {
   bool is_in_jobs_ = false;
   std::size_t at_ = 0;
   std::size_t classes_ = 0;
-  std::string name_;                // of the service of this step
-  std::vector<std::string> rules_;  // names, of this step
+  std::string name_;                     // of the service of this step
+  std::vector<std::string> rule_names_;  // names, of this step
   std::vector<ClassSums> sums_;
   UsageSums total_;
   bool is_total_whole_ = false;
