@@ -176,8 +176,9 @@ class Alone(unittest.TestCase):
             with member:
                 wait_for("it has joined", member.is_joined)
                 etcd.processes[0].send_signal(signal.SIGSTOP)
-                # It tries to leave etcd for longer than that, and then gives up.
-            self.assertIn("all requests were answered", member.log)
+                # It tries to leave etcd for longer than that and is killed; or less long, if it has
+                # noticed already that etcd does not answer. The status is 0 either way.
+            self.assertNotIn("are lost", member.log)
 
     def test_a_server_of_no_cluster_says_so(self):
         with Remote("--export", "a=memory:1MiB", binary=RELEASE) as server:
