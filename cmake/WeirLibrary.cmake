@@ -86,7 +86,6 @@ add_executable(weir_lustre_static ${PROJECT_SOURCE_DIR}/apps/weir/before_main.cc
                ${PROJECT_SOURCE_DIR}/apps/weir/main_lustre.cc)
 set_target_properties(weir_lustre_static PROPERTIES OUTPUT_NAME weir-lustre)
 target_compile_features(weir_lustre_static PRIVATE cxx_std_20)
-target_compile_definitions(weir_lustre_static PRIVATE WEIR_VERSION="${PROJECT_VERSION}")
 target_include_directories(weir_lustre_static PRIVATE ${PROJECT_SOURCE_DIR})
 target_link_libraries(weir_lustre_static PRIVATE CLI11::CLI11)
 target_link_options(weir_lustre_static PRIVATE -static)

@@ -80,6 +80,7 @@ void add_bench(CLI::App& weir, int& status);
 void add_limit(CLI::App& weir, int& status);
 void add_lock(CLI::App& weir, int& status);
 void add_lustre(CLI::App& weir, int& status);
+std::string lustre_version();  // of the program weir-lustre
 void add_rules(CLI::App& weir, int& status);
 void add_nfs(CLI::App& weir, int& status);
 void add_serve(CLI::App& weir, int& status);

@@ -329,6 +329,8 @@ void add_files(CLI::App& command, LustreArguments& arguments) {
 
 }  // namespace
 
+std::string lustre_version() { return "weir-lustre " WEIR_VERSION; }
+
 void add_lustre(CLI::App& weir, int& status) {
   auto arguments = std::make_shared<LustreArguments>();
   CLI::App* command = weir.add_subcommand(

@@ -14,7 +14,7 @@ namespace {
 
 int run_lustre(int argc, char** argv) {
   CLI::App weir("Adjust the rules of a Lustre server to its jobs", "weir");
-  weir.set_version_flag("--version", "weir-lustre " WEIR_VERSION, "Print the version and exit");
+  weir.set_version_flag("--version", lustre_version(), "Print the version and exit");
   weir.require_subcommand(1);
   int status = 0;
   add_lustre(weir, status);

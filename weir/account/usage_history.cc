@@ -20,22 +20,6 @@ UsageSums part_of(const UsageSums& sums, std::uint64_t count, bool is_last) {
   return {part(sums.served), part(sums.bytes), part(sums.waited_ns)};
 }
 
-template <class Steps>
-UsageStep& at(Steps& steps, std::int64_t place) {
-  return steps[static_cast<std::size_t>(place % static_cast<std::int64_t>(steps.size()))];
-}
-template <class Steps>
-const UsageStep& at(const Steps& steps, std::int64_t place) {
-  return steps[static_cast<std::size_t>(place % static_cast<std::int64_t>(steps.size()))];
-}
-
-// Empties the steps after `before` up to `now`.
-template <class Steps>
-void clear(Steps& steps, std::int64_t before, std::int64_t now) {
-  const auto count = std::min(now - before, static_cast<std::int64_t>(steps.size()));
-  for (std::int64_t i = 0; i < count; ++i) at(steps, now - i) = {};
-}
-
 std::uint64_t value_of(const UsageStep& step, UsageHistory::Order order) {
   switch (order) {
     case UsageHistory::Order::kServed:
@@ -77,8 +61,8 @@ void UsageHistory::begin(Instant now) {
   now_ = std::max(now_, second);
   has_victims_ = false;
   const auto advance = [&](Series& one) {
-    clear(one.fine, before_, now_);
-    clear(one.coarse, before_ / kRatio, now_ / kRatio);
+    one.fine.clear(before_, now_);
+    one.coarse.clear(before_ / kRatio, now_ / kRatio);
   };
   for (const auto& one : services_) advance(one->total);
   for (const auto& one : series_) advance(*one);
@@ -172,8 +156,8 @@ void UsageHistory::take(Series& one, const UsageSums& sums, bool starts_here) co
   for (std::int64_t i = 0; i < count; ++i) {
     const UsageSums part = part_of(more, static_cast<std::uint64_t>(count), i == 0);
     const std::int64_t second = now_ - i;
-    if (i < kFine) at(one.fine, second).add(part);
-    if (now_ / kRatio - second / kRatio < kCoarse) at(one.coarse, second / kRatio).add(part);
+    if (i < kFine) one.fine.add(second, part);
+    if (now_ / kRatio - second / kRatio < kCoarse) one.coarse.add(second / kRatio, part);
   }
 }
 
@@ -191,8 +175,8 @@ std::vector<UsageStep> UsageHistory::steps_of(const Series& one, Resolution reso
   std::vector<UsageStep> steps;
   steps.reserve(static_cast<std::size_t>(count));
   for (std::int64_t i = count; i > 0; --i) {
-    steps.push_back(resolution == Resolution::kSeconds ? at(one.fine, now_ + 1 - i)
-                                                       : at(one.coarse, now_ / kRatio - i));
+    steps.push_back(resolution == Resolution::kSeconds ? one.fine.get(now_ + 1 - i)
+                                                       : one.coarse.get(now_ / kRatio - i));
   }
   return steps;
 }

@@ -16,10 +16,11 @@
 // more than twice as long in total as the least delayed one takes its place, or one that was not
 // delayed within the history.
 //
-// All memory together is at most kMemoryMax. Does not allocate for a class that is known. No clock;
-// one owner, no locks.
+// All memory together is at most kMemoryMax, which many classes that are used for two hours take.
+// No clock; one owner, no locks.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -67,6 +68,41 @@ class UsageStep {
   std::uint16_t wait_high_ = 0;
 };
 static_assert(sizeof(UsageStep) == 16);
+
+// The last N steps by their number, at least 0. In pieces, which take memory once something was
+// counted in them: a class that is seldom used takes little.
+template <std::size_t N>
+class StepRing {
+ public:
+  void add(std::int64_t number, const UsageSums& more) {
+    auto& piece = pieces_[place(number) / kPieceSteps];
+    if (piece == nullptr) piece = std::make_unique<Piece>();
+    (*piece)[place(number) % kPieceSteps].add(more);
+  }
+  UsageStep get(std::int64_t number) const {
+    const auto& piece = pieces_[place(number) / kPieceSteps];
+    return piece == nullptr ? UsageStep{} : (*piece)[place(number) % kPieceSteps];
+  }
+  // Empties the steps after `before` up to `now`.
+  void clear(std::int64_t before, std::int64_t now) {
+    for (std::int64_t i = now; i > std::max(before, now - static_cast<std::int64_t>(N)); --i) {
+      const auto& piece = pieces_[place(i) / kPieceSteps];
+      if (piece != nullptr) (*piece)[place(i) % kPieceSteps] = {};
+    }
+  }
+
+ private:
+  static constexpr std::size_t kPieceSteps = 32;
+  static constexpr std::size_t kPieces = (N + kPieceSteps - 1) / kPieceSteps;
+  using Piece = std::array<UsageStep, kPieceSteps>;
+
+  static std::size_t place(std::int64_t number) { return static_cast<std::size_t>(number) % N; }
+
+  std::array<std::unique_ptr<Piece>, kPieces> pieces_{};
+
+ public:
+  static constexpr std::size_t kMemoryMax = kPieces * (sizeof(Piece) + 16);  // with malloc's
+};
 
 class UsageHistory {
  public:
@@ -123,8 +159,8 @@ class UsageHistory {
     Service* of = nullptr;
     UsageSums last{};
     std::int64_t delayed_at = 0;  // the second in which its requests last waited
-    std::array<UsageStep, kFineSteps> fine{};
-    std::array<UsageStep, kCoarseSteps> coarse{};
+    StepRing<kFineSteps> fine{};
+    StepRing<kCoarseSteps> coarse{};
   };
   struct Service {
     std::string name;
@@ -133,8 +169,11 @@ class UsageHistory {
     absl::flat_hash_map<std::string_view, Series*> classes = {};  // views of Series::name
   };
   static constexpr std::size_t kIndexEntry = 64;  // bytes in the index, at its lowest load
-  static_assert((kSeriesMax + kServicesMax) * (sizeof(Series) + kNameMax + kIndexEntry) +
-                    kServicesMax * sizeof(Service) + kMarksMax * (sizeof(Mark) + kMarkMax) <=
+  static constexpr std::size_t kSeriesBytes = sizeof(Series) + kNameMax + kIndexEntry +
+                                              StepRing<kFineSteps>::kMemoryMax +
+                                              StepRing<kCoarseSteps>::kMemoryMax;
+  static_assert((kSeriesMax + kServicesMax) * kSeriesBytes + kServicesMax * sizeof(Service) +
+                    kMarksMax * (sizeof(Mark) + kMarkMax) <=
                 kMemoryMax);
 
   Service* service_for(std::string_view name);

@@ -110,6 +110,7 @@ class TextTree final : public Tree {
   Result<std::vector<std::string>> list(const std::string& folder) override {
     if (!folder.ends_with("obdfilter")) return std::vector<std::string>{"job_stats"};
     std::vector<std::string> names;
+    names.reserve(kTargets);
     for (int i = 0; i < kTargets; ++i) names.push_back(fmt::format("lustre-OST{:04}", i));
     return names;
   }
