@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 
@@ -173,9 +174,18 @@ std::optional<int> Runner::acquire() {
 
 // In the child. The parent may have died before PR_SET_PDEATHSIG was set. `complaint` names
 // the command.
+enum class Terminal : std::uint8_t { kNo, kYes };
+
+// The command takes the terminal before it runs: if its guard gave it, a command that reads at once
+// would be stopped, and its guard with it.
 [[noreturn]] void become_command(char* const* words, char* const* environment, pid_t guard,
-                                 std::string_view complaint) {
+                                 std::string_view complaint, Terminal terminal) {
   setpgid(0, 0);
+  if (terminal == Terminal::kYes) {
+    const auto before = signal(SIGTTOU, SIG_IGN);
+    tcsetpgrp(STDIN_FILENO, getpid());
+    signal(SIGTTOU, before);
+  }
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != guard) _exit(kCannotRun);
   sigset_t none;
@@ -211,12 +221,12 @@ void Runner::start() {
     throw Failure{Exit::kTempFail,
                   fmt::format("cannot start {}: {}", quote(run_.command[0]), std::strerror(errno))};
   }
-  if (child_ == 0) become_command(words.data(), environment.data(), guard, complaint);
-  setpgid(child_, child_);
-  if (has_terminal_) {
-    signal(SIGTTOU, SIG_IGN);
-    tcsetpgrp(STDIN_FILENO, child_);
+  if (child_ == 0) {
+    become_command(words.data(), environment.data(), guard, complaint,
+                   has_terminal_ ? Terminal::kYes : Terminal::kNo);
   }
+  setpgid(child_, child_);
+  if (has_terminal_) signal(SIGTTOU, SIG_IGN);
 }
 
 // The command was stopped at the terminal (^Z). This process stops with it, so that the shell gets

@@ -93,6 +93,24 @@ class Run(unittest.TestCase):
         self.assertEqual(holder.wait(), 0)
         self.assertTrue(holder.has_ended())
 
+    def read_from_terminal(self):
+        """The status of a command that reads a line, or of its guard that stopped."""
+        guard, terminal = pty.fork()
+        if guard == 0:
+            os.execve(WEIR, [WEIR, "lock", "run", "terminal", "--", "sh", "-c", "read line"],
+                      self.server.env)
+        os.write(terminal, b"it\n")
+
+        def ended():
+            pid, status = os.waitpid(guard, os.WNOHANG | os.WUNTRACED)
+            return [status] if pid else None
+        status, = wait_for("its end", ended)
+        os.close(terminal)
+        return status
+
+    def test_a_command_may_read_from_the_terminal_at_once(self):
+        self.assertEqual([self.read_from_terminal() for _ in range(5)], [0] * 5)
+
     def test_a_command_that_is_stopped_at_the_terminal_stops_its_guard_too(self):
         guard, terminal = pty.fork()
         if guard == 0:
