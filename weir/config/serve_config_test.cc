@@ -263,9 +263,8 @@ constexpr const char* kEveryKeyOfControl =
 
 TEST(ServeConfig, EveryKeyHasAnEffect) {
   std::set<std::string> tried;
-  for (const std::string text :
-       {kEveryKey, kEveryKeyOfDevices, kEveryKeyOfPolicies, kEveryKeyOfSlurm, kEveryKeyOfNfs,
-        kEveryKeyOfControl}) {
+  for (const std::string text : {kEveryKey, kEveryKeyOfDevices, kEveryKeyOfPolicies,
+                                 kEveryKeyOfSlurm, kEveryKeyOfNfs, kEveryKeyOfControl}) {
     const ServeOptions whole = parsed(text);
     std::string table;
     for (std::size_t begin = 0; begin < text.size();) {
