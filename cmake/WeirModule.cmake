@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# weir_module(<folder> LAYER <n> [PURE] [COLD] [PARTS <subfolder>...] [DEPS <folder>...]
+# weir_module(<folder> LAYER <n> [PURE] [COLD] [SIMULATED] [PARTS <subfolder>...] [DEPS <folder>...]
 #             [SYSTEM <target>...] [SHOWN <target>...]
 #             [TEST_DEPS <folder>...] [TEST_SYSTEM <target>...])
 #
@@ -18,6 +18,7 @@
 # Libraries that only tests, benchmarks and fuzzers use are declared under TEST_.
 # A COLD module handles neither requests nor simulated events: the release build compiles it with
 # -Os, which takes less time than -O2, and the programs get smaller by a tenth.
+# A SIMULATED module is not PURE, but tests run it in virtual time as they do PURE ones.
 # PARTS are subfolders with private files of the module; other modules must not include them.
 # A module without sources is declared too, so that the folders show the whole design.
 
@@ -37,7 +38,7 @@ set(WEIR_TEST_FILES "" CACHE STRING "Unit tests to build, as in a|b for a_test.c
 set(WEIR_PURE_LIBRARIES "^(fmt::fmt|absl::.*|tl::expected|Boost::headers)$")
 
 function(weir_module folder)
-  cmake_parse_arguments(PARSE_ARGV 1 M "PURE;COLD" "LAYER"
+  cmake_parse_arguments(PARSE_ARGV 1 M "PURE;COLD;SIMULATED" "LAYER"
                         "PARTS;DEPS;SYSTEM;SHOWN;TEST_DEPS;TEST_SYSTEM")
   if(M_UNPARSED_ARGUMENTS OR NOT DEFINED M_LAYER)
     message(FATAL_ERROR
@@ -75,7 +76,7 @@ function(weir_module folder)
       target_compile_options(${target} PRIVATE ${WEIR_COLD_OPTIONS})
     endif()
     # Tests run these for millions of steps.
-    if(M_PURE AND WEIR_SANITIZE MATCHES "address")
+    if((M_PURE OR M_SIMULATED) AND WEIR_SANITIZE MATCHES "address")
       target_compile_options(${target} PRIVATE $<$<CONFIG:Debug>:-O1>)
     endif()
     weir_alone(${target} ${sources})

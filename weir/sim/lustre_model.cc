@@ -279,10 +279,10 @@ std::string LustreServer::policies_of(std::size_t head) const {
     if (is_tbf && !first.tbf && first.draining) state = "stopping";
     const std::string argument =
         is_tbf && first.tbf && !first.argument.empty() ? " " + first.argument : "";
-    fmt::format_to(std::back_inserter(text),
-                   "  - name: {}{}\n    state: {}\n    fallback: {}\n    queued: {:<20}\n"
-                   "    active: {:<20}\n\n",
-                   name, argument, state, is_fifo ? "yes" : "no", queued, active);
+    text += fmt::format(
+        "  - name: {}{}\n    state: {}\n    fallback: {}\n    queued: {:<20}\n"
+        "    active: {:<20}\n\n",
+        name, argument, state, is_fifo ? "yes" : "no", queued, active);
   }
   return text;
 }

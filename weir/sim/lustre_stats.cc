@@ -109,19 +109,29 @@ bool LustreStats::clear(const JobId& job) {
   return std::erase_if(entries_, [&](const Entry& entry) { return entry.job == job; }) > 0;
 }
 
+std::string LustreStats::counter(std::string_view name, std::string_view unit, const Sum& sum,
+                                 std::string_view more) {
+  return fmt::format(
+      "  {:<16} {{ samples: {:>11}, unit: {:>5}, min: {:>8}, max: {:>8}, sum: {:>16}, "
+      "sumsq: {:>18}{} }}\n",
+      fmt::format("{}:", name), sum.samples, unit, sum.min, sum.max, sum.sum, sum.squares, more);
+}
+
+// The model never counts these, so their lines are always the same.
+const std::string& LustreStats::other_counters() {
+  static const std::string text = [] {
+    std::string lines;
+    for (const std::string_view name : kOtherCounters) lines += counter(name, "usecs", {}, "");
+    return lines;
+  }();
+  return text;
+}
+
 std::string LustreStats::print(const Entry& entry) {
   std::string text = fmt::format(
       "- {:<16} {}\n  {:<16} {}\n  {:<16} {}\n  {:<16} {}\n",
       "job_id:", print_lustre_job(entry.job.text()), "snapshot_time:", wall(entry.last),
       "start_time:", wall(entry.since), "elapsed_time:", span(entry.last - entry.since));
-  const auto counter = [&](std::string_view name, std::string_view unit, const Sum& sum,
-                           const std::string& more) {
-    fmt::format_to(std::back_inserter(text),
-                   "  {:<16} {{ samples: {:>11}, unit: {:>5}, min: {:>8}, max: {:>8}, sum: {:>16}, "
-                   "sumsq: {:>18}{} }}\n",
-                   fmt::format("{}:", name), sum.samples, unit, sum.min, sum.max, sum.sum,
-                   sum.squares, more);
-  };
   const auto bytes = [&](std::string_view name, const Bytes& of) {
     std::string histogram = ", hist: { ";
     std::string_view comma;
@@ -129,14 +139,13 @@ std::string LustreStats::print(const Entry& entry) {
       histogram += fmt::format("{}{}: {}", comma, bound_name(bound), count);
       comma = ", ";
     }
-    counter(name, "bytes", of.sum, histogram + " }");
+    text += counter(name, "bytes", of.sum, histogram + " }");
   };
   bytes("read_bytes", entry.counters.read_bytes);
   bytes("write_bytes", entry.counters.write_bytes);
-  counter("read", "usecs", entry.counters.read, "");
-  counter("write", "usecs", entry.counters.write, "");
-  for (const std::string_view name : kOtherCounters) counter(name, "usecs", {}, "");
-  return text;
+  text += counter("read", "usecs", entry.counters.read, "");
+  text += counter("write", "usecs", entry.counters.write, "");
+  return text + other_counters();
 }
 
 std::vector<std::string> LustreStats::job_stats() const {
@@ -153,8 +162,8 @@ std::string LustreStats::stats(Instant now) const {
                   wall(Instant{}), "elapsed_time", span(now - Instant{}));
   const auto line = [&](std::string_view name, std::string_view unit, const Sum& sum) {
     if (sum.samples == 0) return;
-    fmt::format_to(std::back_inserter(text), "{:<35} {} samples [{}] {} {} {} {}\n", name,
-                   sum.samples, unit, sum.min, sum.max, sum.sum, sum.squares);
+    text += fmt::format("{:<35} {} samples [{}] {} {} {} {}\n", name, sum.samples, unit, sum.min,
+                        sum.max, sum.sum, sum.squares);
   };
   line("read_bytes", "bytes", all_.read_bytes.sum);
   line("write_bytes", "bytes", all_.write_bytes.sum);

@@ -79,6 +79,9 @@ class LustreStats {
   };
 
   Entry* entry_of(const JobId& job, Instant now);
+  static std::string counter(std::string_view name, std::string_view unit, const Sum& sum,
+                             std::string_view more);
+  static const std::string& other_counters();
   static std::string print(const Entry& entry);
 
   Options options_;
