@@ -7,11 +7,15 @@ ctest knows whole files only: a file of which some tests were skipped has passed
 test is printed and added as a line "skipped FILE: NAME: REASON" to the file that WEIR_NOTES names,
 if it names one; ./dev test counts and shows those lines. A file of which every test was skipped
 ends with status 77, which ctest reports as skipped.
+
+At the end it prints the processor time that the tests used, in the slots of tests/CMakeLists.txt.
 """
 import os
 import pathlib
+import resource
 import runpy
 import sys
+import time
 import unittest
 
 ALL_SKIPPED = 77
@@ -33,13 +37,22 @@ class Result(unittest.TextTestResult):
         note("skipped", test, reason)
 
 
+def used(wall):
+    """Quarters of a processor that this process and those that it waited for used."""
+    usage = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    seconds = sum(one.ru_utime + one.ru_stime for one in usage)
+    return f"used {seconds:.1f} s of processor time in {wall:.1f} s: {4 * seconds / wall:.1f} slots"
+
+
 class Program(unittest.TestProgram):
     """unittest.main, for the file to call."""
 
     def __init__(self, *arguments, **options):
+        begin = time.monotonic()
         options["testRunner"] = unittest.TextTestRunner(
             resultclass=Result, verbosity=options.get("verbosity", 1))
         super().__init__(*arguments, **{**options, "exit": False})
+        print(used(time.monotonic() - begin), file=sys.stderr)
         skipped = len(self.result.skipped)
         if not self.result.wasSuccessful():
             sys.exit(1)
