@@ -301,16 +301,16 @@ class Program(unittest.TestCase):
 
     def test_run_starts_the_server_and_tells_how_to_connect(self):
         run(ROOT / "dev", "weir", "--version")  # brings it up to date
-        # On a loopback of its own: the port may be taken on this machine.
-        script = 'ip link set lo up && exec "$0" run'
-        with subprocess.Popen(["unshare", "--map-root-user", "--net", "sh", "-c", script,
+        # With a loopback and a /run of its own: the port and the socket may be in use here.
+        script = 'ip link set lo up && mount -t tmpfs none /run && exec "$0" run'
+        with subprocess.Popen(["unshare", "--map-root-user", "--net", "--mount", "sh", "-c", script,
                                ROOT / "dev"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               text=True) as child:
             ready = child.stdout.readline()
             child.send_signal(signal.SIGTERM)
             _, said = child.communicate(timeout=60)
             self.assertEqual((ready, child.returncode),
-                             ("ready 127.0.0.1:10809 control:10810\n", 0))
+                             ("ready 127.0.0.1:10809 control:10810\n", 0), said)
         self.assertRegex(said, r"live page: http://127\.0\.0\.1:10810/#token=[0-9a-f]{32}\n")
         for client in ("nbdinfo nbd://", "qemu-io ", "fio --name"):
             self.assertIn(client, said)
