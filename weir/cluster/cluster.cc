@@ -279,9 +279,9 @@ bool EtcdCluster::refuses(const Answer<T>& answer) const {
 void EtcdCluster::keep(MembershipView& view) {
   ClusterState known = state_->state();
   std::string error = history_error();
-  if (error.empty() && known.is_followed_by(view.history, view.generation)) {
+  if (error.empty() && known.is_followed_by(view.history, view.revision)) {
     const bool is_same = known.knows_rules() && known.rules == view.rules;
-    if (!is_same) known.generation = view.generation;
+    if (!is_same) known.revision = view.revision;
     known.history = view.history;
     known.rules = view.rules;
   } else {
@@ -292,7 +292,7 @@ void EtcdCluster::keep(MembershipView& view) {
           "the rules in etcd are not used, because etcd has lost data: {} has rules "
           "of its revision {}, and etcd is at revision {}{}; if its data was "
           "replaced on purpose, remove the file and start this server again",
-          state_->path(), known.generation, view.generation,
+          state_->path(), known.revision, view.revision,
           view.history == known.history ? "" : " of another data set");
     }
     view.rules = known.rules;
@@ -317,7 +317,7 @@ void EtcdCluster::unheard(const Error& why) {
   std::optional<std::uint32_t> pace;
   if (known.knows_rules()) {
     say(fmt::format("cluster: etcd does not answer; using the {} rules in {} (etcd revision {})",
-                    known.rules.size(), state_->path(), known.generation));
+                    known.rules.size(), state_->path(), known.revision));
   } else {
     const bool is_open = options_.start_without == serve::ClusterOptions::StartWithout::kRate;
     if (is_open) pace = options_.start_rate;

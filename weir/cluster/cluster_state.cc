@@ -84,13 +84,13 @@ std::optional<ClusterState> read_body(std::string_view text) {
   ClusterState state;
   const auto prefix = lines.after("prefix");
   const auto history = lines.number_after<std::uint64_t>("history", 16);
-  const auto generation = lines.number_after<std::int64_t>("generation");
+  const auto revision = lines.number_after<std::int64_t>("generation");
   const auto members = lines.number_after<std::uint32_t>("members");
-  if (!prefix || !history || !generation || !members) return std::nullopt;
-  if (*generation < 0 || *members > kEpochMembersMax) return std::nullopt;
+  if (!prefix || !history || !revision || !members) return std::nullopt;
+  if (*revision < 0 || *members > kEpochMembersMax) return std::nullopt;
   state.prefix = *prefix;
   state.history = *history;
-  state.generation = *generation;
+  state.revision = *revision;
   state.members = *members;
   while (!lines.is_done()) {
     if (!lines.peek().starts_with(kRule)) return std::nullopt;
@@ -126,7 +126,7 @@ Result<ClusterState> parse_cluster_state(std::string_view text) {
 std::string print_cluster_state(const ClusterState& state) {
   std::string text(kTitle);
   text += fmt::format("prefix {}\nhistory {:016x}\ngeneration {}\nmembers {}\n", state.prefix,
-                      state.history, state.generation, state.members);
+                      state.history, state.revision, state.members);
   for (const SharedRule& rule : state.rules) {
     if (!can_be_read_again(rule)) continue;
     text +=

@@ -6,7 +6,7 @@
 //   weir cluster state 1
 //   prefix /weir                                 the prefix of the cluster in etcd
 //   history 9f3c07d1a2b4e586                     of that etcd, from its key; 0: never read
-//   generation 57                                etcd's revision of these rules
+//   generation 57                                etcd's revision when these rules were read
 //   members 3                                    number of servers, from a leader or etcd
 //   rule ost_io/wide 12 40                       created and modified at these revisions
 //   start wide jobid={*} rate=1500 by=rule scope=cluster
@@ -16,7 +16,7 @@
 // The file is replaced atomically (host::StateFile). A damaged file is rejected: without its rules
 // a server would serve without limits.
 //
-// The generation decides between the file and etcd: revisions of an etcd only increase, so an etcd
+// The revision decides between the file and etcd: revisions of an etcd only increase, so an etcd
 // with a smaller one has lost data, and one with another id is a different etcd. Rules of such an
 // etcd are not used until an administrator removes the file.
 #pragma once
@@ -35,15 +35,15 @@ namespace weir::cluster {
 struct ClusterState {
   std::string prefix;
   std::uint64_t history = 0;
-  std::int64_t generation = 0;
+  std::int64_t revision = 0;  // `generation` in the file
   std::uint32_t members = 0;
   std::vector<SharedRule> rules = {};  // in the order they were started
 
   // Also true if it is known that there are no rules.
-  bool knows_rules() const { return generation > 0; }
-  // Whether rules with this generation and history are at least as new as these.
-  bool is_followed_by(std::uint64_t other_history, std::int64_t other_generation) const {
-    return !knows_rules() || (history == other_history && generation <= other_generation);
+  bool knows_rules() const { return revision > 0; }
+  // Whether rules with this revision and history are at least as new as these.
+  bool is_followed_by(std::uint64_t other_history, std::int64_t other_revision) const {
+    return !knows_rules() || (history == other_history && revision <= other_revision);
   }
   bool operator==(const ClusterState&) const = default;
 };

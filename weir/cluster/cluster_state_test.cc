@@ -19,7 +19,7 @@ SharedRule rule(const std::string& service, const std::string& name, const std::
 }
 
 ClusterState whole() {
-  ClusterState state{.prefix = "/weir", .history = 0x9f3c07d1a2b4e586, .generation = 57};
+  ClusterState state{.prefix = "/weir", .history = 0x9f3c07d1a2b4e586, .revision = 57};
   state.members = 3;
   state.rules = {rule("ost_io", "wide", "start wide jobid={*} rate=1500 by=rule scope=cluster"),
                  rule("ost_io", "dd", "start dd jobid={dd.*} bps=2MB scope=cluster")};
@@ -38,7 +38,7 @@ TEST(ClusterState, IsReadAsItWasWritten) {
 TEST(ClusterState, ThatThereAreNoRulesIsKnownToo) {
   ClusterState state{.prefix = "/weir"};
   EXPECT_FALSE(state.knows_rules());
-  state.generation = 1;
+  state.revision = 1;
   EXPECT_TRUE(state.knows_rules());
 }
 
@@ -64,7 +64,7 @@ TEST(ClusterState, RulesThatCouldNotBeReadAgainAreLeftOut) {
   EXPECT_EQ(*read, whole());
 }
 
-TEST(ClusterState, TheGenerationDecides) {
+TEST(ClusterState, TheRevisionDecides) {
   const ClusterState state = whole();
   EXPECT_TRUE(state.is_followed_by(state.history, 57));
   EXPECT_TRUE(state.is_followed_by(state.history, 58));

@@ -16,8 +16,8 @@
 // files the larger number is used.
 //
 // Two more forms are accepted: "incarnation 7\nclean 0\n", which earlier servers wrote, and
-// "incarnation 7 by hand\n", for an administrator who has lost both files. Neither has a key: a new
-// one is created, and clients that held locks lose them.
+// "incarnation 7 by hand\n", for an administrator who has lost both files. Neither has a secret
+// key: a new one is created, and clients that held locks lose them.
 #pragma once
 
 #include <cstdint>

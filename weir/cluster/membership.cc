@@ -316,7 +316,7 @@ Result<MembershipView> EtcdMembership::list() {
     view = read(listing->entries);
   }
   if (history_ == 0) history_ = view.history;
-  view.generation = listing->revision;
+  view.revision = listing->revision;
   return view;
 }
 

@@ -60,7 +60,7 @@ struct MembershipView {
   std::vector<Member> known;      // by name; includes servers that are away
   std::vector<SharedRule> rules;  // in the order they were started
   std::uint64_t history = 0;      // identifies the data set of etcd; 0: none
-  std::int64_t generation = 0;    // revision of etcd; see cluster_state.h
+  std::int64_t revision = 0;      // of etcd; see cluster_state.h
 };
 
 class Membership {

@@ -14,7 +14,7 @@
 // Members name it as their guard, which clang checks. Where there is only one thread, or where
 // clang cannot follow who has locked it, the code says so:
 //
-//   lock_.assert_alone();   no other thread exists, so nobody locks it
+//   lock_.assert_alone();   no other thread exists that could lock it
 //   lock_.assert_taken();   a caller of this function holds it
 #pragma once
 

@@ -122,10 +122,10 @@ void Epoll::begin_out(Watched& one, Out kind, Operation& operation) {
 }
 
 // If a client disconnects before it is accepted, accept4(2) must not block until the next one.
-void Epoll::accept(int listener, Operation& operation) {
-  const int flags = fcntl(listener, F_GETFL);
-  if ((flags & O_NONBLOCK) == 0) fcntl(listener, F_SETFL, flags | O_NONBLOCK);
-  begin_in(listener, In::kAccept, operation);
+void Epoll::accept(int socket, Operation& operation) {
+  const int flags = fcntl(socket, F_GETFL);
+  if ((flags & O_NONBLOCK) == 0) fcntl(socket, F_SETFL, flags | O_NONBLOCK);
+  begin_in(socket, In::kAccept, operation);
 }
 
 void Epoll::receive(int socket, Operation& operation) { begin_in(socket, In::kReceive, operation); }

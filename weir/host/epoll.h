@@ -13,9 +13,9 @@
 // A descriptor that reports an event which no operation waits for is removed from epoll until one
 // does, so that a connection at its limits whose peer has hung up does not keep the loop busy.
 //
-// The work of a turn is bounded: one receive for each socket, kAcceptsMax connections for each
-// listener, kEventsMax descriptors. The rest is reported again in the next turn, which starts with
-// the descriptors that were not served.
+// The work of a turn is bounded: one receive for each connection, kAcceptsMax connections for each
+// listening socket, kEventsMax descriptors. The rest is reported again in the next turn, which
+// starts with the descriptors that were not served.
 #pragma once
 
 #include <array>
@@ -47,7 +47,7 @@ class Epoll final : public IoLoop {
 
   std::string_view name() const override { return "epoll"; }
 
-  void accept(int listener, Operation& operation) override;
+  void accept(int socket, Operation& operation) override;
   void receive(int socket, Operation& operation) override;
   void give_back(const Completion& completion) override;
   void receive_into(int socket, std::span<std::byte> buffer, Operation& operation) override;

@@ -98,7 +98,7 @@ class IoLoop {
 
   // Completes for each new connection, with its descriptor (non-blocking), until it fails; see
   // Completion::goes_on().
-  virtual void accept(int listener, Operation& operation) = 0;
+  virtual void accept(int socket, Operation& operation) = 0;
 
   // Into a buffer of the common pool; received() is valid until give_back(), which must follow.
   // ENOBUFS when all are in use: try again in the next turn.

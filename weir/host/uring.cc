@@ -188,9 +188,9 @@ Result<void> Uring::try_out() {
   return fail_errno(result < 0 ? -result : EIO, "io_uring: a receive that was tried", kKernelCure);
 }
 
-void Uring::accept(int listener, Operation& operation) {
+void Uring::accept(int socket, Operation& operation) {
   io_uring_sqe& sqe = entry(kernel_->ring, operation);
-  io_uring_prep_multishot_accept(&sqe, listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  io_uring_prep_multishot_accept(&sqe, socket, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
   io_uring_sqe_set_data(&sqe, &operation);
 }
 

@@ -28,7 +28,7 @@ class Uring final : public IoLoop {
 
   std::string_view name() const override { return "io_uring"; }
 
-  void accept(int listener, Operation& operation) override;
+  void accept(int socket, Operation& operation) override;
   void receive(int socket, Operation& operation) override;
   void give_back(const Completion& completion) override;
   void receive_into(int socket, std::span<std::byte> buffer, Operation& operation) override;

@@ -70,8 +70,8 @@ std::uint32_t LockClient::new_ticket(std::uint32_t entry, Mode mode, LockTable::
 
 void LockClient::free_ticket(std::uint32_t slot) {
   tickets_[slot].state = TicketState::kFree;
-  // 0 is not a valid generation: no ticket is 0.
-  if (++tickets_[slot].generation == 0) tickets_[slot].generation = 1;
+  // 0 is not a valid number of uses: no ticket is 0.
+  if (++tickets_[slot].uses == 0) tickets_[slot].uses = 1;
   tickets_.give_back(slot);
 }
 

@@ -146,7 +146,7 @@ class LockClient {
   struct TicketSlot {
     std::uint32_t entry = kNone;
     std::uint32_t next = kNone;  // among the waiters of its entry
-    std::uint32_t generation = 1;
+    std::uint32_t uses = 1;      // times that this slot was used
     Mode mode = Mode::kShared;
     LockTable::OrWait or_wait = LockTable::OrWait::kWait;
     TicketState state = TicketState::kFree;
@@ -156,7 +156,7 @@ class LockClient {
   std::uint32_t entry_of(std::string_view name);
   void free_entry(std::uint32_t index);
   Ticket ticket_of(std::uint32_t slot) const {
-    return std::uint64_t{tickets_[slot].generation} << 32 | slot;
+    return std::uint64_t{tickets_[slot].uses} << 32 | slot;
   }
   std::uint32_t find_ticket(Ticket ticket) const;
   std::uint32_t new_ticket(std::uint32_t entry, Mode mode, LockTable::OrWait or_wait);

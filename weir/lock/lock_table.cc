@@ -78,8 +78,8 @@ void LockTable::drop_lock(std::uint32_t index) {
   (prev == kNone ? owner.list.first : locks_[prev].next_of_session) = next;
   (next == kNone ? owner.list.last : locks_[next].prev_of_session) = prev;
   lock.state = State::kFree;
-  // 0 is not a valid generation: no handle is 0.
-  if (++lock.generation == 0) lock.generation = 1;
+  // 0 is not a valid number of uses: no handle is 0.
+  if (++lock.uses == 0) lock.uses = 1;
   locks_.give_back(index);
 }
 

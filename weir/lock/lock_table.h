@@ -180,7 +180,7 @@ class LockTable {
     std::uint32_t prev = kNone;
     std::uint32_t next_of_session = kNone;
     std::uint32_t prev_of_session = kNone;
-    std::uint32_t generation = 1;
+    std::uint32_t uses = 1;  // times that this slot was used
     Mode mode = Mode::kShared;
     State state = State::kFree;
     bool is_asked = false;
@@ -215,7 +215,7 @@ class LockTable {
   void tell(Event::Kind kind, std::uint32_t index);
   std::uint32_t find(Session session, Handle handle) const;
   Handle handle_of(std::uint32_t index) const {
-    return std::uint64_t{locks_[index].generation} << 32 | index;
+    return std::uint64_t{locks_[index].uses} << 32 | index;
   }
 
   Pages<Lock> locks_;

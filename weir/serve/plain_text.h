@@ -4,7 +4,7 @@
 // clients may do, and anyone on the network can change plain text. An administrator whose network
 // is trusted sets insecure = true in [lock] or [cluster].
 //
-//   listener or peer           plain text on loopback    elsewhere
+//   address or peer            plain text on loopback    elsewhere
 //   locks, [lock]              silent                    a warning
 //   other servers, [cluster]   silent                    a warning
 //   etcd, [cluster]            silent                    a warning

@@ -93,9 +93,9 @@ Server::~Server() {
 }
 
 void Server::leave() {
-  for (const auto& listener : listeners_) {
-    if (!listener->path.empty()) unlink(listener->path.c_str());
-    listener->path.clear();
+  for (const auto& listening : listening_) {
+    if (!listening->path.empty()) unlink(listening->path.c_str());
+    listening->path.clear();
   }
 }
 
@@ -250,14 +250,14 @@ Result<void> Server::listen() {
     if (!protocol) return tl::unexpected(protocol.error());
     auto socket = listen_on(address);
     if (!socket) return tl::unexpected(socket.error());
-    auto listener = std::make_unique<Listener>();
-    listener->server = this;
-    listener->done = accepted;
-    listener->socket = std::move(*socket);
-    listener->path = address.path;
-    listener->protocol = *protocol;
-    listener->is_tcp = address.kind == ListenAddress::Kind::kTcp;
-    listeners_.push_back(std::move(listener));
+    auto listening = std::make_unique<ListeningSocket>();
+    listening->server = this;
+    listening->done = accepted;
+    listening->socket = std::move(*socket);
+    listening->path = address.path;
+    listening->protocol = *protocol;
+    listening->is_tcp = address.kind == ListenAddress::Kind::kTcp;
+    listening_.push_back(std::move(listening));
     listening_.push_back(address);
   }
   return {};
@@ -396,19 +396,19 @@ void Server::open_entrance() {
 
 void Server::accept_all() {
   accepts_again_ = kNever;
-  for (const auto& listener : listeners_) {
-    if (listener->is_pending) continue;
-    listener->is_pending = true;
-    first().io->accept(listener->socket.get(), *listener);
+  for (const auto& listening : listening_) {
+    if (listening->is_pending) continue;
+    listening->is_pending = true;
+    first().io->accept(listening->socket.get(), *listening);
   }
 }
 
 void Server::accepted(host::Operation& io, const host::Completion& completion) {
-  auto& listener = static_cast<Listener&>(io);
-  Server& self = *listener.server;
-  if (!completion.goes_on()) listener.is_pending = false;
+  auto& listening = static_cast<ListeningSocket&>(io);
+  Server& self = *listening.server;
+  if (!completion.goes_on()) listening.is_pending = false;
   if (completion.result >= 0) {
-    self.add_connection(host::Fd(completion.result), listener);
+    self.add_connection(host::Fd(completion.result), listening);
   } else if (completion.result == -EMFILE || completion.result == -ENFILE ||
              completion.result == -ENOMEM || completion.result == -ENOBUFS) {
     self.context_.log.note(EventLog::Kind::kAccept,
@@ -416,16 +416,16 @@ void Server::accepted(host::Operation& io, const host::Completion& completion) {
     self.accepts_again_ = self.now() + kAcceptPause;
     return;
   }
-  if (listener.is_pending) return;
+  if (listening.is_pending) return;
   if (self.is_stopping_) {
-    self.first().io->forget(listener.socket.get());
-    listener.socket = host::Fd();  // the kernel refuses new connections now
+    self.first().io->forget(listening.socket.get());
+    listening.socket = host::Fd();  // the kernel refuses new connections now
   } else {
     self.accept_all();
   }
 }
 
-void Server::add_connection(host::Fd socket, const Listener& listener) {
+void Server::add_connection(host::Fd socket, const ListeningSocket& listening) {
   if (is_stopping_) return;
   const auto client = identity_of(socket.get());
   if (!client) return;  // already disconnected
@@ -448,13 +448,13 @@ void Server::add_connection(host::Fd socket, const Listener& listener) {
                       now());
     return;
   }
-  tune(socket.get(), listener.is_tcp);
+  tune(socket.get(), listening.is_tcp);
   ++first().counters.accepted;
   const auto fewer = [](const auto& one, const auto& other) {
     return one->connection_count() < other->connection_count();
   };
   (*std::min_element(loops_.begin(), loops_.end(), fewer))
-      ->add({std::move(socket), *client, listener.protocol});
+      ->add({std::move(socket), *client, listening.protocol});
 }
 
 // On the thread of the watch. A server that is already stopping needs no further order.
@@ -493,8 +493,8 @@ void Server::stop() {
   host::notify_manager("STOPPING=1");
   close_commands();
   if (guest_ != nullptr) guest_->stopping(now());
-  for (const auto& listener : listeners_) {
-    if (listener->is_pending) first().io->cancel(*listener);
+  for (const auto& listening : listening_) {
+    if (listening->is_pending) first().io->cancel(*listening);
   }
   const Instant until = now() + options_.limits.drain_timeout;
   for (const auto& loop : loops_) loop->end(until);
@@ -526,8 +526,8 @@ void Server::tell_abandoned() const {
 
 bool Server::is_done() const {
   if (!is_stopping_) return false;
-  const auto pending = [](const auto& listener) { return listener->is_pending; };
-  if (std::any_of(listeners_.begin(), listeners_.end(), pending)) return false;
+  const auto pending = [](const auto& listening) { return listening->is_pending; };
+  if (std::any_of(listening_.begin(), listening_.end(), pending)) return false;
   if (!is_shut_down_ || !loops_.front()->is_done()) return false;
   return std::all_of(loops_.begin() + 1, loops_.end(),
                      [](const auto& loop) { return loop->is_drained(); });

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The server: listeners and the loops that serve their connections (loop.h). The thread that
-// creates the server runs it and the first loop, which accepts connections for all and gives each
-// to the loop with the fewest; the other loops have threads of their own. Loops share the services:
-// a Target is entered by one at a time (dispatcher.h), so limits and shares hold whatever the
-// number of loops.
+// The server: listening sockets, and the loops that serve their connections (loop.h). The thread
+// that creates the server runs it and the first loop, which accepts connections for all and gives
+// each to the loop with the fewest; the other loops have threads of their own. Loops share the
+// services: a Target is entered by one at a time (dispatcher.h), so limits and shares hold whatever
+// the number of loops.
 //
 // Other threads reach a server only with commands (command.h). They run on the first loop while no
 // loop is inside a Target, so a change is in force for all loops when its command has returned.
@@ -157,7 +157,7 @@ class Server {
   void stop();
 
  private:
-  struct Listener : host::Operation {
+  struct ListeningSocket : host::Operation {
     Server* server = nullptr;
     host::Fd socket;
     std::string path;  // of a Unix socket, to be removed at the end
@@ -181,7 +181,7 @@ class Server {
   const LoopContext& first() const { return loops_.front()->context(); }
 
   static void accepted(host::Operation& io, const host::Completion& completion);
-  void add_connection(host::Fd socket, const Listener& listener);
+  void add_connection(host::Fd socket, const ListeningSocket& listening);
   void accept_all();
   void signalled(int signal);
   void reload();
@@ -210,7 +210,7 @@ class Server {
   HeapTrim heap_trim_;
   host::Mailbox<Command> commands_;
   Waker command_waker_;
-  std::vector<std::unique_ptr<Listener>> listeners_;
+  std::vector<std::unique_ptr<ListeningSocket>> listening_;
   std::vector<ListenAddress> listening_;
   std::function<void(Server&)> reload_;
   Guest* guest_ = nullptr;

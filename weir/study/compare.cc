@@ -18,12 +18,12 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::array<MetricText, kMetrics> kTexts = {{
     {"utilisation", "Utilisation", "cost served / what the capacity allows; more is better", true},
-    {"shortfall_mean", "Entitlement error in windows of 1 s, mean",
-     "what a job lacks of its part by nodes, as a fraction, in windows in which it has requests "
-     "waiting all the time and another job is active",
+    {"shortfall_mean", "Entitlement error over 1 s, mean",
+     "what a job lacks of its part by nodes, as a fraction, in every second in which it has "
+     "requests waiting all the time and another job is active",
      false},
-    {"shortfall_worst", "Entitlement error in windows of 1 s, worst",
-     "the same in the worst window", false},
+    {"shortfall_worst", "Entitlement error over 1 s, worst",
+     "the same in the worst second", false},
     {"bursty_p99_ms", "p99 latency of bursty jobs, ms",
      "from arrival to completion, of all requests of jobs that have no continuous process", false},
     {"bursty_p999_ms", "p99.9 latency of bursty jobs, ms", "the same", false},
@@ -100,7 +100,7 @@ void set_latencies(const std::vector<JobRow>& rows, const sim::Outcome& outcome,
   set(Metric::kSteadyP999, steady, 999);
 }
 
-// Mean over all windows of all jobs; the worst window; the longest starvation. A job that lent and
+// Mean over all seconds of all jobs; the worst second; the longest starvation. A job that lent and
 // was not repaid makes the time to repay unknown.
 void set_shares(const sim::Outcome& outcome, std::array<std::optional<double>, kMetrics>& metrics) {
   double sum = 0;
