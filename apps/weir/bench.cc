@@ -75,7 +75,7 @@ nbd::Address make_address(const BenchArguments& arguments) {
   nbd::Address address = value_or_fail(nbd::parse_uri(arguments.uri), Exit::kUsage, "");
   if (arguments.job) {
     if (address.export_name.find("job=") != std::string::npos) {
-      throw Failure{Exit::kUsage, "--job: the address names a job too; give one of them"};
+      throw Failure{Exit::kUsage, "--job: the address also names a job; give only one of them"};
     }
     address.export_name += ",job=" + *arguments.job;
   }

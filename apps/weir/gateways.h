@@ -22,7 +22,7 @@ void add_gateways(serve::ServeOptions& options);
 Result<void> register_gateways(const serve::ServeOptions& options);
 
 // Reports the jobs of hosts to all gateways: for SlurmFeed, whose thread calls it. Empty if there
-// are none.
+// is no gateway.
 SlurmFeed::OnHosts host_jobs_of(serve::Server& server);
 
 }  // namespace weir::app

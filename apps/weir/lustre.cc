@@ -111,8 +111,8 @@ lustre::Names read_names(const LustreArguments& arguments, const std::optional<s
   const std::string where = "--map " + quote(arguments.map);
   if (map && map->empty()) {
     throw Failure{Exit::kCantCreate,
-                  fmt::format("{}: is empty, which a map never is: rules of an earlier run are no "
-                              "longer known; restore it, or remove it and stop the rules whose "
+                  fmt::format("{}: is empty, so rules of an earlier run are no longer "
+                              "known; restore it, or remove it and stop the rules whose "
                               "names start with {}",
                               where, arguments.prefix)};
   }

@@ -121,7 +121,7 @@ void add_counters(std::string& page, const Published& published) {
       {"weir_lustre_failed_writes_total", "Commands that the server refused.",
        &Counters::failed_writes},
       {"weir_lustre_repairs_total", "Rules that differed between CPTs.", &Counters::repairs},
-      {"weir_lustre_stolen_total", "Rules that somebody else stopped.", &Counters::stolen},
+      {"weir_lustre_stolen_total", "Rules that were stopped by others.", &Counters::stolen},
       {"weir_lustre_vanished_total", "Times that counters of an active job vanished.",
        &Counters::vanished}};
   for (const Counter& counter : kCounters) {

@@ -159,7 +159,7 @@ class BadServers(unittest.TestCase):
 
     def test_each_is_named(self):
         reply = struct.pack(">IIQ", 0x67446698, 0, 99)
-        for sent, status, words in (((b"SSH-2.0-OpenSSH_9.2\r\n",), 69, "is no NBD server"),
+        for sent, status, words in (((b"SSH-2.0-OpenSSH_9.2\r\n",), 69, "is not an NBD server"),
                                     ((self.GREETING,), 69, "closed the connection"),
                                     ((self.GREETING, self.EXPORT), 74, "closed the connection"),
                                     ((self.GREETING, self.EXPORT, reply), 74,

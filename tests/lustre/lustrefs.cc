@@ -55,7 +55,7 @@ struct Client {
   Instant next = weir::kNever;
 };
 
-// The model, moved on to the present whenever somebody looks at it, and by a thread in between.
+// The model, moved on to the present whenever it is read, and by a thread in between.
 class Live {
  public:
   Live(weir::sim::LustreServer::Options options, std::uint64_t seed)

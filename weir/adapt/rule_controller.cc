@@ -389,7 +389,7 @@ void RuleController::measure(const RuleRound& round, Nanoseconds elapsed) {
   const bool idles = round.queued > 0 && use_ * 100 < 90 * kOne && !round.rules.empty() &&
                      (has_idled || most_busy_ == 0) && heeds(Lesson::kIdling);
   gain_ = idles ? std::min(kGainMax, gain_ + gain_ / 4) : std::max(kOne, gain_ - gain_ / 32);
-  // What others cannot use is no debt.
+  // What others cannot use is not a debt.
   for (auto& [job, account] : accounts_) {
     if (gain_ > kOne) account.balance = std::max<std::int64_t>(account.balance, 0);
   }
@@ -581,7 +581,7 @@ bool RuleController::is_free(const JobDemand& demand, std::uint64_t largest,
     return true;
   }
   const auto known = held_.find(demand.job);
-  // Also if somebody else has stopped its rule.
+  // Also if its rule was stopped by others.
   const bool lingers = known != held_.end() && known->second.content < kContentFor;
   if (!may_hold(demand) || (demand.state != State::kBacklogged && !lingers)) {
     reason = "it uses less than its share";

@@ -2,7 +2,7 @@
 //
 // No observation may end the driver: rounds and glances with any counts, rules and times. Every
 // byte of the input is a choice; the rules in force are those that the controller asked for, unless
-// the input says that somebody else changed them. Checked of every answer: rates that a server
+// the input says that others changed them. Checked of every answer: rates that a server
 // accepts, and each job at most once.
 #include <algorithm>
 #include <cstddef>

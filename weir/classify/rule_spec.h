@@ -72,8 +72,8 @@ std::string print(const RuleChange& change);
 std::vector<std::string> print_all(const std::vector<RuleChange>& changes);
 
 // A command from outside, read once: the change that it means, or its text if it cannot be read.
-// Journals may contain such text, for example of a newer version; it is kept, and reported by
-// whoever would apply it.
+// Journals may contain such text, for example of a newer version; it is kept, and reported when
+// it would be applied.
 using RuleOrText = std::variant<RuleChange, std::string>;
 // Text that is longer than this cannot be read either.
 RuleOrText read_or_keep(std::string text, std::size_t size_max = kPrintedMax);

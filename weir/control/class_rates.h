@@ -8,7 +8,7 @@
 // Two earlier snapshots are remembered as sums by name, at least kWindowMin apart, and the older of
 // both is the base: so the window does not depend on how often readers ask. A base that is older
 // than kWindowMax is not used: then nothing is known yet. Memory is that of the names of all
-// classes, and only while somebody reads.
+// classes, and only while they are read.
 #pragma once
 
 #include <string>

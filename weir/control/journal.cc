@@ -184,7 +184,7 @@ Result<void> Journal::load(Damage damage) {
   records_ = without_head(std::move(read.records));
   if (is_damaged && damage == Damage::kRefuse) {
     const std::string what =
-        is_lost ? fmt::format("is {}, which a journal never is: confirmed records are missing",
+        is_lost ? fmt::format("is {}: confirmed records are missing",
                               text->empty() ? "empty" : "without a whole line")
         : read.zeroes == 0
             ? fmt::format(

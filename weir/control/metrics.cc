@@ -63,7 +63,7 @@ void add_threads(std::string& page, const Snapshot& shot) {
 void add_server(std::string& page, const Snapshot& shot) {
   const auto one = [&](std::string_view name, std::string_view type, std::string_view help,
                        std::uint64_t value) { Family(page, name, type, help).add("", value); };
-  Family(page, "weir_io", "gauge", "1 for the way in which the server does its I/O.")
+  Family(page, "weir_io", "gauge", "1, with the I/O backend in use as a label.")
       .add(fmt::format("{{backend=\"{}\"}}", shot.io), 1);
   add_threads(page, shot);
   one("weir_connections", "gauge", "Connected clients.", shot.connections);

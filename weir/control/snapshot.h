@@ -277,7 +277,7 @@ class SnapshotTaker {
 // The current time on both clocks. `now` is the loop's.
 Moment moment_at(Instant now);
 
-// What an administrator may not expect of a service: a limit that nobody has set, and rules and
+// What an administrator may not expect of a service: a limit that was not configured, and rules and
 // groups without an effect. One sentence each; for status, the page and the log at the start.
 std::vector<std::string> notes_of(const Target& target, const serve::Service* service);
 

@@ -65,7 +65,7 @@ constexpr std::uint64_t kClockMax = std::uint64_t{1} << 61;
 // Of a capacity, per second: no device serves more tokens, and the root bucket can hold them.
 constexpr std::uint64_t kCapacityMax = 1'000'000'000'000'000;
 
-// "none" is no capacity.
+// "none": no capacity.
 Result<std::optional<Capacity>> read_capacity(std::string_view text) {
   if (text == "none") return std::optional<Capacity>();
   if (text == "auto") return std::optional(Capacity{});

@@ -16,7 +16,7 @@
 //   - a rule that differs between CPTs or priorities is stopped everywhere and started again
 //   - a start that fails is followed by a stop, since it may have partly succeeded
 //   - when the server cannot be read for long, our rules are stopped, because their rates are old
-//   - when somebody else stops the rule of a job kStolenMax times within kStolenTime, the job is
+//   - when others stop the rule of a job kStolenMax times within kStolenTime, the job is
 //     left alone for kYieldFor, and said so (news())
 // A failed write is repeated in the next round, from the state that the server shows then; the
 // driver keeps no copy of that state. So a restart of the server or of the driver costs one round.
@@ -73,7 +73,7 @@ class Driver {
     std::uint64_t repairs = 0;   // rules that differed between heads
     std::uint64_t vanished = 0;  // active jobs whose counters vanished
     std::uint64_t unnamed = 0;   // jobs that no rule can name
-    std::uint64_t stolen = 0;    // rules that somebody else stopped
+    std::uint64_t stolen = 0;    // rules that others stopped
   };
   // A command that was written, or that the server refused.
   struct Written {
@@ -161,7 +161,7 @@ class Driver {
   bool is_blind_ = false;                       // the server could not be read since then
   std::optional<Error> first_error_;
   Counters counters_;
-  // Rules of a job that somebody else stopped.
+  // Rules of a job that others stopped.
   struct Stolen {
     int times = 0;
     Instant since{};

@@ -545,7 +545,7 @@ Result<std::optional<RecordedRound>> RecordingReader::next() {
   }
 }
 
-// None after a record that is no round.
+// None after a record that is not a round.
 Result<std::optional<RecordedRound>> RecordingReader::read_record() {
   const char kind = block_[used_++];
   bool is_valid = false;

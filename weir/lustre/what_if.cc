@@ -57,7 +57,7 @@ void WhatIf::allow(Nanoseconds elapsed) {
   }
 }
 
-// Beyond what its rule allows nobody gets anything.
+// No job gets more than its rule allows.
 std::uint64_t WhatIf::wanted_by(const JobCount& job) const {
   const auto sums = sums_.find(job.job);
   const std::int64_t lead = sums == sums_.end() ? 0 : sums->second.lead;
@@ -99,7 +99,7 @@ void WhatIf::divide(RuleRound& round) {
   settle(round, parts);
 }
 
-// In equal parts, those that want the least first. Returns what nobody wants.
+// In equal parts, those that want the least first. Returns the rest, which no job wants.
 std::uint64_t WhatIf::hand_out(std::vector<Part>& parts, std::uint64_t amount) {
   std::vector<Part*> hungry;
   for (Part& part : parts) {

@@ -12,7 +12,7 @@
 //   a job with a rule       at most what the rule allows: rate x reached CPTs, and the free tokens
 //                           of a change
 //   what that leaves        goes to the other jobs that want more, in equal parts
-//   what nobody wants       is lost: the rule left the server idle
+//   what no job wants       is lost: the rule left the server idle
 // Which jobs want more is what a recording cannot say, since it has what was served and not what
 // was asked for. So there are two extremes, and the truth is between them:
 //   kFixed      no job has more to do in a round than was recorded: what a held job leaves is lost

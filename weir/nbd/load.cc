@@ -318,8 +318,8 @@ Result<void> Load::check_export(const Session& session) const {
   }
   if (plan_.size % session.blocks.minimum != 0 || plan_.size > session.blocks.maximum) {
     return fail(std::errc::invalid_argument, "export",
-                fmt::format("does not take requests of {}; they are multiples of {} up to {}", size,
-                            session.blocks.minimum, session.blocks.maximum),
+                fmt::format("does not accept requests of {}; it accepts multiples of {} up to {}",
+                            size, session.blocks.minimum, session.blocks.maximum),
                 "give another --size");
   }
   if (plan_.read_percent < 100 && (session.flags & kReadOnly) != 0) {

@@ -236,8 +236,8 @@ void Loop::begin_turn(Instant until) {
 }
 
 // Whether end_turn() would find nothing to do: nothing is due, and nothing has happened but sends
-// that freed memory nobody waits for. Not twice in a row, so that the time of a turn stays exact
-// enough.
+// that freed memory which no connection waits for. Not twice in a row, so that the time of a turn
+// is exact enough.
 bool Loop::is_quiet() {
   const bool is_idle = context_.dirty.empty() && context_.waiting.empty() &&
                        context_.over.empty() && !is_ending_ && !has_refused_;

@@ -11,7 +11,7 @@
 //   utilisation   cost served / (capacity x duration)
 //   fairness      Jain's index of got / fair over the jobs with work in that time, where `fair` is
 //                 the job's part of all that was served if every job gets the same for each node,
-//                 but nobody more than it asked for: 1 if all are in proportion, 1/n if one job got
+//                 but no job more than it asked for: 1 if all are in proportion, 1/n if one job got
 //                 everything. None if the demand is not known, as on a server.
 #pragma once
 

@@ -73,10 +73,10 @@ ClientHandshake::State ClientHandshake::next(Input& in, Output& out) {
 }
 
 ClientHandshake::State ClientHandshake::read_greeting(Output& out) {
-  if (load_be<std::uint64_t>(bytes_.data()) != kInitPasswd) return failed("is no NBD server");
+  if (load_be<std::uint64_t>(bytes_.data()) != kInitPasswd) return failed("is not an NBD server");
   const auto flags = load_be<std::uint16_t>(bytes_.data() + 16);
   if (load_be<std::uint64_t>(bytes_.data() + 8) != kOptionMagic || (flags & kFixedNewstyle) == 0) {
-    return failed("speaks an old NBD without options");
+    return failed("speaks the old NBD protocol, which has no options");
   }
   const bool omits_zeroes = (flags & kNoZeroes) != 0;
   append_be(out, kClientFixedNewstyle | (omits_zeroes ? kClientNoZeroes : 0U));
@@ -88,7 +88,7 @@ ClientHandshake::State ClientHandshake::read_head() {
   const auto option = load_be<std::uint32_t>(bytes_.data() + 8);
   if (load_be<std::uint64_t>(bytes_.data()) != kOptionReplyMagic ||
       option != static_cast<std::uint32_t>(Option::kGo)) {
-    return failed("sent a reply that is no reply to NBD_OPT_GO");
+    return failed("sent a reply that does not answer NBD_OPT_GO");
   }
   reply_ = static_cast<OptionReply>(load_be<std::uint32_t>(bytes_.data() + 12));
   const auto length = load_be<std::uint32_t>(bytes_.data() + 16);
@@ -106,7 +106,7 @@ ClientHandshake::State ClientHandshake::read_body() {
     return has_export_ ? State::kReady : failed("did not describe the export");
   }
   if (reply_ != OptionReply::kInfo || bytes_.size() < 2) {
-    return failed("sent a reply that is no reply to NBD_OPT_GO");
+    return failed("sent a reply that does not answer NBD_OPT_GO");
   }
   return read_item(bytes_);
 }
@@ -115,12 +115,12 @@ ClientHandshake::State ClientHandshake::read_item(std::span<const std::byte> ite
   const auto kind = static_cast<Item>(load_be<std::uint16_t>(item.data()));
   const std::byte* const body = item.data() + 2;
   if (kind == Item::kExport) {
-    if (item.size() != 12) return failed("described the export in a wrong length");
+    if (item.size() != 12) return failed("described the export with a wrong length");
     session_.size = load_be<std::uint64_t>(body);
     session_.flags = load_be<std::uint16_t>(body + 8);
     has_export_ = true;
   } else if (kind == Item::kBlockSize) {
-    if (item.size() != 14) return failed("described block sizes in a wrong length");
+    if (item.size() != 14) return failed("described block sizes with a wrong length");
     session_.blocks = {.minimum = load_be<std::uint32_t>(body),
                        .preferred = load_be<std::uint32_t>(body + 4),
                        .maximum = load_be<std::uint32_t>(body + 8)};

@@ -106,14 +106,14 @@ Bytes greeting_and_reply(std::uint64_t magic, std::uint32_t type, std::uint32_t 
 }
 
 TEST(NbdClient, ServersThatBreakTheProtocolAreRefused) {
-  EXPECT_EQ(error_after(Bytes(18)), "is no NBD server");
-  EXPECT_EQ(error_after(greeting(0)), "speaks an old NBD without options");
+  EXPECT_EQ(error_after(Bytes(18)), "is not an NBD server");
+  EXPECT_EQ(error_after(greeting(0)), "speaks the old NBD protocol, which has no options");
   EXPECT_EQ(error_after(greeting_and_reply(1, 1, 0)),
-            "sent a reply that is no reply to NBD_OPT_GO");
+            "sent a reply that does not answer NBD_OPT_GO");
   EXPECT_EQ(error_after(greeting_and_reply(kOptionReplyMagic, 3, 1U << 20)),
             "sent an option reply that is too long");
   EXPECT_EQ(error_after(greeting_and_reply(kOptionReplyMagic, 3, 0)),
-            "sent a reply that is no reply to NBD_OPT_GO");
+            "sent a reply that does not answer NBD_OPT_GO");
   EXPECT_EQ(error_after(greeting_and_reply(kOptionReplyMagic, 1, 0)),
             "did not describe the export");
   EXPECT_EQ(error_after(greeting_and_reply(kOptionReplyMagic, 0x8000'0005, 0)), "requires TLS");
