@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A priority queue of objects that are stored elsewhere: smallest key first, equal keys in
-// order of insertion. It holds queues that wait for tokens, ordered by time, and the events of
-// the simulator.
+// A priority queue of objects that are stored elsewhere: smallest key first, equal keys in order
+// of insertion. It holds queues that wait for tokens, ordered by time, and the events of the
+// simulator.
 //
 //   position      0
 //             /  |  |  \         children of i: 4i + 1 ... 4i + 4

@@ -265,8 +265,8 @@ Result<void> HttpControl::open(const ControlOptions& options) {
   return {};
 }
 
-// Changes that can no longer be applied are logged and skipped: the server should
-// start nevertheless.
+// Changes that can no longer be applied are logged and skipped, because the server should start
+// nevertheless.
 Result<void> HttpControl::replay() {
   std::vector<std::string> mistakes;
   std::vector<Change> changes = effective(journal_->records(), mistakes);

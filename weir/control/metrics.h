@@ -12,9 +12,9 @@
 // A job gets its own series when it becomes one of the busiest; its earlier requests stay in
 // "other", so that neither counter decreases. A series that has not changed for kIdleTime is
 // removed and its place goes to another job. Sums over classes add the increase of each class, so
-// removed classes do not reduce them. The label is `jobid`: Prometheus gives every
-// series a label `job` of its own. Names of clients are escaped (printable_id(), and again for
-// the format), so that none can end a line or a label.
+// removed classes do not reduce them. The label is `jobid`: Prometheus gives every series a label
+// `job` of its own. Names of clients are escaped (printable_id(), and again for the format), so
+// that none can end a line or a label.
 #pragma once
 
 #include <cstddef>

@@ -13,12 +13,12 @@
 // the jobs with lending records, which takes a fraction of the time with a hundred thousand
 // classes.
 //
-// The numbers of one class are consistent; those of two classes may be a few milliseconds
-// apart, and new or removed classes may be missing. Counters only increase, so readers
-// compute differences.
+// The numbers of one class are consistent; those of two classes may be a few milliseconds apart,
+// and new or removed classes may be missing. Counters only increase, so readers compute
+// differences.
 //
-// A class is named RULE/KEY, where the key is its fields joined with '+', with names of clients as
-// in printable_id(): "default/dd.500", "per_user/1000+10.0.0.7@tcp"; the overflow class is
+// A class is named RULE/KEY, where KEY is its class key: values joined with '+', names of clients
+// as in printable_id(): "default/dd.500", "per_user/1000+10.0.0.7@tcp"; the overflow class is
 // "RULE/(others)", the class of a whole rule "RULE/*".
 #pragma once
 

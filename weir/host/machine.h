@@ -5,8 +5,8 @@
 //   machine_memory()    physical memory, used or free
 //   usable_cores()      processors that this process may use
 //
-// The memory limit of a container or a unit is not detected: set it in the
-// configuration.
+// The memory limit of a container or a systemd unit is not detected: an administrator has to set
+// it in the configuration.
 #pragma once
 
 #include <cstdint>

@@ -39,8 +39,8 @@ class MemoryPressure {
   // Of its cgroup if that has a memory controller (v2), otherwise of the whole machine.
   static Sources of_this_process();
 
-  // A source that cannot be opened is ignored: the kernel does not have it, or it is
-  // not accessible.
+  // A source that cannot be opened is ignored: the kernel does not have it, or it
+  // is not accessible.
   explicit MemoryPressure(const Sources& sources);
   // With a trigger that is already set.
   MemoryPressure(Fd trigger, const std::string& events);

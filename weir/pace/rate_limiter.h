@@ -13,7 +13,7 @@
 // blocks for 100 ms. consume(3000) on a full bucket is taken and blocks for 2 s; the time blocked
 // pays the excess, so the bucket is then empty, not full.
 //
-// Pure: it does not own a timer. host/limiter_timer.h pairs it with a timerfd. Not thread-safe.
+// Pure: it does not own a timer. embed/limiter_timer.h pairs it with a timerfd. Not thread-safe.
 #pragma once
 
 #include <cstdint>

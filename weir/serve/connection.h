@@ -21,20 +21,19 @@
 // So while another connection waits for memory, a client that has sent less than kPayloadMin of a
 // payload in kPayloadTime is disconnected.
 //
-// Replies are sent at the end of a turn, all ready ones in one message. The kernel
-// sends payload in a file directly from there, as much as the socket accepts; the rest when it has
-// room again.
+// Replies are sent at the end of a turn, all ready ones in one message. The kernel sends payload
+// in a file directly from there, as much as the socket accepts; the rest follows when it accepts
+// more.
 //
 // TLS. A client that asks for TLS gets one more answer in plain text; from then on received bytes
 // pass through a TlsSession before they are used, and replies before they are sent: payload that
 // was encrypted is given back, and at most kTlsBatch of it waits for the socket. Bytes that follow
 // the request for TLS must be TLS. The handshake is done by another thread (handshakes.h);
-// meanwhile nothing is received or encrypted.
+// during that time nothing is received or encrypted.
 //
 // Closing. Queued requests are withdrawn from the Gate without a charge, and decided ones that have
-// not been started get their tokens back; requests in a store or the
-// kernel must complete first, because they use our buffers. Then the connection is_over() and may
-// be deleted.
+// not been started get their tokens back; requests in a store or the kernel must complete first,
+// because they use our buffers. Then the connection is_over() and may be deleted.
 #pragma once
 
 #include <cstddef>

@@ -6,15 +6,15 @@
 // and their dispatchers, settings that change while they run, and the doorbells by which loops wake
 // each other.
 //
-// A PendingRequest is a request of a client until its reply is sent: the data from its
-// session (io_request.h), the scheduler's Request and the store's operation in one object,
-// which never moves:
+// A PendingRequest is a request of a client until its reply is sent: the data from its session
+// (io_request.h), the scheduler's Request and the store's operation in one object, which never
+// moves:
 //
 //   queued (Gate) --> working (store) --> replies (to be sent) --> sending --> free again
 //              \---> parked: may run, but has no buffer yet, or its store hangs
 //
 // Between its loop and the Target of its service a request passes through a Dispatcher
-// (dispatcher.h), which may link it in one of its own lists meanwhile.
+// (dispatcher.h), which may link it in one of its own lists.
 //
 // A parked request is deferred in its Target: it holds no slot, so it delays only its own
 // connection. It is resumed, and takes a slot again, when a buffer is free.

@@ -9,8 +9,8 @@
 //   slots            never more requests in service than there are slots
 //   asleep           a target that has nothing to run gives the same answer again; one that may not
 //                    idle has no free slot while requests wait
-//   limits           of each job and of the whole target: no window of time holds more than rate x
-//                    its length + depth
+//   limits           of each job and of the whole target: no interval holds more than rate x its
+//                    length + depth
 //   records          of all jobs sum to 0 at the end of every period
 //   reservations     in every second in which a job with a reservation has requests waiting
 //                    throughout, it gets 99 % of it, less one request
@@ -50,17 +50,17 @@ class Findings {
   std::vector<std::string> kept_;
 };
 
-// Checks served requests against a limit. With X(t) = served until t - rate x t, the window from s
-// to t holds too much if X(t) - X(s) > depth; the smallest X so far represents the worst s.
+// Checks served requests against a limit. With X(t) = served until t - rate x t, the interval from
+// s to t holds too much if X(t) - X(s) > depth; the smallest X so far represents the worst s.
 class WindowCheck {
  public:
   explicit WindowCheck(const Limit& limit) : limit_(limit) {}
 
-  // Whether the limit still holds in every window that ends now. A single request that costs
+  // Whether the limit still holds in every interval that ends now. A single request that costs
   // more than the depth is allowed, as by the limit itself. Time that steps back counts as
   // standing still.
   bool serve(Tokens cost, Instant now);
-  // Whether this additional cost would exceed no window that ends now.
+  // Whether this additional cost would exceed no interval that ends now.
   bool has_room(Tokens cost, Instant now) const;
 
  private:
@@ -75,14 +75,14 @@ class WindowCheck {
   bool started_ = false;
 };
 
-// Checks served requests against a reservation, over all windows of one second that begin with a
+// Checks served requests against a reservation, over all intervals of one second that begin with a
 // dispatch or with the first waiting request. Others hold at least as much.
 class ReserveCheck {
  public:
   // Reservations are checked with the largest request of the scenario.
   ReserveCheck(Rate rate, Tokens largest);
 
-  // Each returns whether all windows that have ended by now hold enough. Call it in order of time.
+  // Each returns whether all intervals that have ended by now hold enough. Call it in order of time.
   bool arrive(Instant now);
   bool dispatch(Tokens cost, Instant now);
   bool check(Instant now);
@@ -90,13 +90,13 @@ class ReserveCheck {
  private:
   struct Begin {
     Instant at;
-    Tokens served;  // before the window
+    Tokens served;  // before the interval
   };
 
-  Tokens least_;  // in a window
+  Tokens least_;  // in an interval
   std::uint64_t waiting_ = 0;
   Tokens served_{};
-  std::deque<Begin> begins_;  // of windows that have not ended, while requests wait
+  std::deque<Begin> begins_;  // of intervals that have not ended, while requests wait
 };
 
 // The sum of the records of all jobs, and whether the records of active jobs agree.

@@ -12,8 +12,9 @@
 //    +- FaultSpec    late timers, lost wake-ups, steps of the clock
 //    +- LustreSpec   or a Lustre server instead of the target's own scheduling
 //
-// A process has at most `window` requests outstanding; further ones wait inside it and have not
-// arrived yet. check() rejects a scenario that cannot be run; World assumes that it was called.
+// A simulated process has at most `window` requests outstanding; further ones wait inside it and
+// have not arrived yet. check() rejects a scenario that cannot be run; World assumes that it was
+// called.
 #pragma once
 
 #include <cstddef>

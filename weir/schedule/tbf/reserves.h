@@ -9,8 +9,8 @@
 //
 // First is the reservation whose tokens have waited longest; its queues go in order of tags. A
 // reservation keeps few tokens while no queue is offered, and many while one is: a device that is
-// late for a while must not cost the class its tokens (docs/decisions/0017-two-depths-of-a-
-// reservation.md).
+// late for a while must not cost the class its tokens:
+// docs/decisions/0017-two-depths-of-a-reservation.md.
 #pragma once
 
 #include <array>
