@@ -93,7 +93,7 @@ Server::~Server() {
 }
 
 void Server::leave() {
-  for (const auto& listening : listening_) {
+  for (const auto& listening : sockets_) {
     if (!listening->path.empty()) unlink(listening->path.c_str());
     listening->path.clear();
   }
@@ -257,7 +257,7 @@ Result<void> Server::listen() {
     listening->path = address.path;
     listening->protocol = *protocol;
     listening->is_tcp = address.kind == ListenAddress::Kind::kTcp;
-    listening_.push_back(std::move(listening));
+    sockets_.push_back(std::move(listening));
     listening_.push_back(address);
   }
   return {};
@@ -396,7 +396,7 @@ void Server::open_entrance() {
 
 void Server::accept_all() {
   accepts_again_ = kNever;
-  for (const auto& listening : listening_) {
+  for (const auto& listening : sockets_) {
     if (listening->is_pending) continue;
     listening->is_pending = true;
     first().io->accept(listening->socket.get(), *listening);
@@ -493,7 +493,7 @@ void Server::stop() {
   host::notify_manager("STOPPING=1");
   close_commands();
   if (guest_ != nullptr) guest_->stopping(now());
-  for (const auto& listening : listening_) {
+  for (const auto& listening : sockets_) {
     if (listening->is_pending) first().io->cancel(*listening);
   }
   const Instant until = now() + options_.limits.drain_timeout;
@@ -527,7 +527,7 @@ void Server::tell_abandoned() const {
 bool Server::is_done() const {
   if (!is_stopping_) return false;
   const auto pending = [](const auto& listening) { return listening->is_pending; };
-  if (std::any_of(listening_.begin(), listening_.end(), pending)) return false;
+  if (std::any_of(sockets_.begin(), sockets_.end(), pending)) return false;
   if (!is_shut_down_ || !loops_.front()->is_done()) return false;
   return std::all_of(loops_.begin() + 1, loops_.end(),
                      [](const auto& loop) { return loop->is_drained(); });

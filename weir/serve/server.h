@@ -210,7 +210,7 @@ class Server {
   HeapTrim heap_trim_;
   host::Mailbox<Command> commands_;
   Waker command_waker_;
-  std::vector<std::unique_ptr<ListeningSocket>> listening_;
+  std::vector<std::unique_ptr<ListeningSocket>> sockets_;
   std::vector<ListenAddress> listening_;
   std::function<void(Server&)> reload_;
   Guest* guest_ = nullptr;

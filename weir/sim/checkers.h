@@ -82,7 +82,8 @@ class ReserveCheck {
   // Reservations are checked with the largest request of the scenario.
   ReserveCheck(Rate rate, Tokens largest);
 
-  // Each returns whether all intervals that have ended by now hold enough. Call it in order of time.
+  // Each returns whether all intervals that have ended by now hold enough. Call it in order of
+  // time.
   bool arrive(Instant now);
   bool dispatch(Tokens cost, Instant now);
   bool check(Instant now);
