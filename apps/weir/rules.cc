@@ -103,7 +103,7 @@ constexpr IdField kIdFields[] = {
     {"nodemap", &Attributes::nodemap, "expected default, a name given with --nodemap, or a number"},
 };
 constexpr const char* kFieldHint =
-    "expected nid=, jobid=, uid=, gid=, projid=, opcode=, nodemap= or bytes=";
+    "expected nid=, jobid=, uid=, gid=, projid=, opcode=, nodemap=, export= or bytes=";
 
 // The arguments of match.
 struct Question {
@@ -277,6 +277,10 @@ class Rules {
     if (equals == pair.size()) return refuse(pair, "is not a field with a value", kFieldHint);
     if (key == "jobid") {
       attributes.job = JobId(value);
+      return {};
+    }
+    if (key == "export") {
+      attributes.export_name = export_name(value);
       return {};
     }
     if (key == "nid") {

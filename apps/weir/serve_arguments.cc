@@ -210,6 +210,10 @@ void add_nfs_arguments(const NfsArguments& arguments, serve::ServeOptions& optio
     gateway.accepts_proxy =
         value_or_fail(NidList::parse(arguments.accepts_proxy), Exit::kUsage, "--accept-proxy");
   }
+  for (const std::string& text : arguments.export_handles) {
+    gateway.export_handles.push_back(
+        value_or_fail(serve::parse_export_handle(text), Exit::kUsage, "--export-handle"));
+  }
   options.nfs.insert(options.nfs.begin(), std::move(gateway));
 }
 
@@ -502,6 +506,10 @@ void add_nfs_options(CLI::App& command, ServeArguments& arguments) {
       .add_option("--accept-proxy", nfs.accepts_proxy,
                   "Expect a PROXY header (version 2) from these addresses, and from no others")
       ->type_name("NIDS");
+  repeatable_of(command)("--export-handle", nfs.export_handles,
+                         "Files whose handles begin with PREFIX belong to the export NAME, for "
+                         "rules; can be repeated",
+                         "NAME=PREFIX");
   add_service_options(command, arguments, "Use this policy: fifo, crrn or tbf [TYPE] (default tbf)",
                       "Let the server work on at most N calls at a time (default 256)");
   add_nodemap_option(command, arguments);

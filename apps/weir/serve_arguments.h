@@ -33,6 +33,7 @@ struct NfsArguments {
   std::string source;
   bool sends_proxy = false;
   std::string accepts_proxy;
+  std::vector<std::string> export_handles;
 };
 
 struct ServeArguments {

@@ -123,6 +123,9 @@ class Matches(RulesTest):
         lines = "start a opcode={obd_ping}&nodemap={site} rate=1\n"
         self.answers(lines + "match opcode=400 nodemap=site\n",
                      "a\t'opcode={obd_ping}&nodemap={site}' matches\n", "--nodemap", "site")
+        self.answers("start e export={/srv*} rate=1\nmatch export=/srv/a\nmatch export=/home\n",
+                     "e\t'export={/srv*}' matches\n"
+                     "default\te: export is '/home', not in 'export={/srv*}'\n")
         self.answers(lines + "match opcode=obd_ping nodemap=2\n",
                      "a\t'opcode={obd_ping}&nodemap={site}' matches\n",
                      "--nodemap", "other", "--nodemap", "site")
@@ -139,9 +142,9 @@ class Matches(RulesTest):
     def test_bad_requests(self):
         for line, err in (
                 ("match uid", "column 7: 'uid' is not a field with a value; expected nid=, jobid=, "
-                              "uid=, gid=, projid=, opcode=, nodemap= or bytes="),
+                              "uid=, gid=, projid=, opcode=, nodemap=, export= or bytes="),
                 ("match  foo=1", "column 8: 'foo=1' is not a field with a value; expected nid=, "
-                                 "jobid=, uid=, gid=, projid=, opcode=, nodemap= or bytes="),
+                                 "jobid=, uid=, gid=, projid=, opcode=, nodemap=, export= or bytes="),
                 ("match uid=-1", "column 7: 'uid=-1' has no such value; expected a number from 0 "
                                  "to 4294967295"),
                 ("match opcode=ost_foo", "column 7: 'opcode=ost_foo' has no such value; expected a "

@@ -99,8 +99,8 @@ def unpack_kernel():
     return folder
 
 
-def modules(kernel):
-    """Files of the required modules, dependencies first."""
+def modules(kernel, names=MODULES):
+    """Files of these modules, dependencies first."""
     files = {path.stem.replace("-", "_"): path for path in kernel.glob("lib/modules/**/*.ko")}
     order = []
 
@@ -113,7 +113,7 @@ def modules(kernel):
             add(other.replace("-", "_"))
         order.append(path)
 
-    for name in MODULES:
+    for name in names:
         add(name)
     return order
 

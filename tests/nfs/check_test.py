@@ -67,7 +67,8 @@ class Check(unittest.TestCase):
             self.assertIn("ok:      reachable; serves NFS 3, 4.0, 4.1, 4.2\n", done.stdout)
             self.assertIn("the lease is 60 s", done.stdout)
             self.assertIn("warning: the server offers pNFS", done.stdout)  # as it does by default
-            self.assertIn(f"'{nfs.export}': the gateway may use it", done.stdout)
+            self.assertIn(f"'{nfs.export}': the gateway may use it "
+                          "(file handles begin with 43000007)", done.stdout)
             self.assertIn("open to clients that mount the server directly", done.stdout)
             # The same through a gateway in front of it.
             with ganesha.Gateway(nfs.port) as gateway:

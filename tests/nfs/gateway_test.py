@@ -375,6 +375,31 @@ class Real(MeasuredTest):
             self.assertEqual(self.work(gateway.port, "gateway"), direct)
             self.assertEqual(gateway.metric("replies_unmatched"), 0)
 
+    def test_an_export_is_a_field_of_rules(self):
+        """Learned from MNT, and named by a prefix of handles; for versions 3 and 4."""
+        (self.nfs.export / "small").write_bytes(b"some bytes")
+        for options, name in (
+                (("--mount-port", f"0:{self.nfs.mount_port}"), str(self.nfs.export)),
+                (("--export-handle", "mine=43000007"), "mine")):
+            with ganesha.Gateway(
+                    self.nfs.port, *options, "--adaptive", "off",
+                    "--rule", f"start here export={{{name}}} rate=999999 by=uid+export",
+                    "--rule", "start nets nid={*@tcp} rate=999999 by=subnet/24 layer=1") as gateway:
+                learns = options[0] == "--mount-port"
+                mount_port = int(gateway.addresses[2].rpartition(":")[2]) if learns \
+                    else self.nfs.mount_port
+                for version in 3, 4:
+                    before = gateway.requests_of(rule="here")
+                    read = ganesha.run("nfs-cat", self.nfs.url("small", gateway.port, version,
+                                                               mount_port=mount_port))
+                    self.assertEqual(read, b"some bytes")
+                    self.assertGreater(gateway.requests_of(rule="here"), before, (name, version))
+                self.assertGreater(gateway.requests_of(rule="nets"), 0)
+                shown = subprocess.run(
+                    [server.WEIR, "explain", "--control", gateway.control, "nets/127.0.0.0/24@tcp"],
+                    capture_output=True, text=True, check=False)
+                self.assertEqual(shown.returncode, 0, shown.stderr)
+
     def test_a_user_is_limited_and_another_is_not(self):
         (self.nfs.export / "big").write_bytes(os.urandom(4 * MIB))
         with ganesha.Gateway(self.nfs.port, "--adaptive", "off",

@@ -21,7 +21,7 @@ TEST(FieldSet, ReadsTheTypesOfALustreServer) {
   EXPECT_EQ(type("nodemap+opcode"), (FieldSet{Field::kNodemap, Field::kOpcode}));
   EXPECT_EQ(type("nid+nid"), FieldSet{Field::kNid});
   EXPECT_EQ(type("nid+"), FieldSet{Field::kNid});
-  EXPECT_EQ(type("generic"), FieldSet::all());
+  EXPECT_EQ(type("generic"), FieldSet::generic());
 }
 
 TEST(FieldSet, RefusesOtherTypes) {
@@ -41,30 +41,72 @@ TEST(FieldSet, RefusesOtherTypes) {
 }
 
 TEST(FieldSet, IsShownAsPoliciesShowIt) {
-  EXPECT_EQ(FieldSet::all().print_type(), "");
+  EXPECT_EQ(FieldSet::generic().print_type(), "");
   EXPECT_EQ((FieldSet{Field::kGid, Field::kUid}).print_type(), "uid+gid");
   EXPECT_EQ(FieldSet{Field::kNodemap}.print_type(), "nodemap");
   EXPECT_EQ(FieldSet{}.size(), 0U);
-  EXPECT_EQ(FieldSet::all().size(), kFields);
+  EXPECT_EQ(FieldSet::generic().size(), kLustreFields);
   EXPECT_EQ(FieldSet{Field::kGid}.first(), Field::kGid);
 }
 
 TEST(FieldSet, WhatIsPrintedReadsBackTheSame) {
-  for (unsigned bits = 1; bits < (1U << kFields) - 1; ++bits) {
+  for (unsigned bits = 1; bits < (1U << kFields); ++bits) {
     FieldSet set;
     std::string text;
     for (unsigned i = 0; i < kFields; ++i) {
       if ((bits >> i & 1) == 0) continue;
       text += (text.empty() ? "" : "+") + std::string(field_name(static_cast<Field>(i)));
+      if (static_cast<Field>(i) == Field::kSubnet) text += "/24";
     }
-    set = FieldSet::read(text).value();
-    EXPECT_EQ(set.print_type(), text);
-    EXPECT_EQ(FieldSet::parse_type(text).has_value(), text.size() <= 15) << text;
+    const bool is_of_lustre = bits < 1U << kLustreFields;
+    const auto read = FieldSet::read(text);
+    if (!read) {
+      EXPECT_FALSE(is_of_lustre) << text << " has nid and a subnet";
+      EXPECT_NE(text.find("nid"), std::string::npos);
+      continue;
+    }
+    set = *read;
+    const bool is_generic = bits == (1U << kLustreFields) - 1;
+    EXPECT_EQ(set.print_type(), is_generic ? "" : text);
+    EXPECT_EQ(FieldSet::parse_type(text).has_value(), is_of_lustre && text.size() <= 15) << text;
+  }
+}
+
+TEST(FieldSet, FieldsOfWeirArePartOfNoType) {
+  EXPECT_FALSE(FieldSet::generic().has(Field::kExport));
+  EXPECT_FALSE(FieldSet::generic().has(Field::kSubnet));
+  for (const char* text : {"export", "subnet/24", "nid+export"}) {
+    const auto type = FieldSet::parse_type(text);
+    ASSERT_FALSE(type) << text;
+    EXPECT_EQ(type.error().message(),
+              "column 1: '" + std::string(text) +
+                  "' has fields that are not part of a type; rules of any type may use export, and "
+                  "by=export or by=subnet/N");
+  }
+}
+
+TEST(FieldSet, ASubnetHasALength) {
+  EXPECT_EQ(FieldSet::read("subnet/24"), FieldSet::subnet(24));
+  EXPECT_EQ(FieldSet::subnet(24).print_type(), "subnet/24");
+  for (const char* text :
+       {"subnet", "subnet/", "subnet/0", "subnet/129", "subnet/x", "nid/24", "subnet/24/24"}) {
+    EXPECT_FALSE(FieldSet::read(text)) << text;
+  }
+  EXPECT_EQ(FieldSet::read("uid+subnet/0").error().at, 4U);
+  EXPECT_EQ(FieldSet::read("subnet/129").error().hint, "expected subnet/N, N from 1 to 128");
+}
+
+TEST(FieldSet, ALongerPartOfTheAddressTellsMoreThanAShorterOne) {
+  const FieldSet both = FieldSet::subnet(16) | FieldSet::subnet(24);
+  EXPECT_EQ(both, FieldSet::subnet(24));
+  EXPECT_EQ(both | FieldSet{Field::kNid}, FieldSet{Field::kNid});
+  for (const char* text : {"subnet/24+nid", "nid+subnet/24", "subnet/16+subnet/24"}) {
+    EXPECT_EQ(FieldSet::read(text).error().hint, "give nid, or one subnet/N") << text;
   }
 }
 
 Attributes sample() {
-  return {JobId("dd.0"), parse_nid("10.0.0.1@tcp").value(), 4, 500, 501, 7, 1};
+  return {JobId("dd.0"), parse_nid("10.0.0.1@tcp").value(), 4, 500, 501, 7, 1, {}};
 }
 
 TEST(Attributes, OfATypeAreNotSplitByOtherFields) {
@@ -76,12 +118,30 @@ TEST(Attributes, OfATypeAreNotSplitByOtherFields) {
   EXPECT_EQ(sample().only(uid), other.only(uid));
   EXPECT_EQ(sample().only(uid).hash(), other.only(uid).hash());
   EXPECT_NE(sample().only({Field::kUid, Field::kGid}), other.only({Field::kUid, Field::kGid}));
-  EXPECT_EQ(sample().only(FieldSet::all()), sample());
+  EXPECT_EQ(sample().only(FieldSet::generic()), sample());
   EXPECT_EQ(sample().only({}), other.only({}));
 }
 
+TEST(Attributes, OfASubnetAreThoseOfAllItsClients) {
+  const auto of = [](std::string_view text, unsigned length) {
+    Attributes one = sample();
+    one.nid = parse_nid(text).value();
+    return one.only(FieldSet::subnet(length)).nid;
+  };
+  EXPECT_EQ(of("10.0.0.1@tcp", 24), of("10.0.0.200@tcp", 24));
+  EXPECT_NE(of("10.0.0.1@tcp", 24), of("10.0.1.1@tcp", 24));
+  EXPECT_NE(of("10.0.0.1@tcp", 24), of("10.0.0.1@tcp1", 24)) << "another network";
+  EXPECT_EQ(of("10.0.0.1@tcp", 128), parse_nid("10.0.0.1@tcp").value());
+  EXPECT_EQ(of("2001:db8::1@tcp", 64), of("2001:db8::ffff@tcp", 64));
+  EXPECT_NE(of("2001:db8::1@tcp", 64), of("2001:db8:0:1::1@tcp", 64));
+  EXPECT_EQ(sample().only(FieldSet::subnet(24)).uid, 0U);
+  const FieldSet longer = FieldSet::subnet(16) | FieldSet::subnet(24);
+  EXPECT_EQ(sample().only(longer).only(FieldSet::subnet(16)), sample().only(FieldSet::subnet(16)))
+      << "a key of the longer one has the shorter one";
+}
+
 TEST(Attributes, EveryFieldCounts) {
-  std::vector<Attributes> all(8, sample());
+  std::vector<Attributes> all(9, sample());
   all[1].job = JobId("dd.1");
   all[2].nid = parse_nid("10.0.0.1@tcp1").value();
   all[3].opcode = 5;
@@ -89,6 +149,7 @@ TEST(Attributes, EveryFieldCounts) {
   all[5].gid = 500;
   all[6].projid = 0;
   all[7].nodemap = 0;
+  all[8].export_name = export_name("/home");
   for (std::size_t i = 0; i < all.size(); ++i) {
     for (std::size_t j = 0; j < all.size(); ++j) {
       EXPECT_EQ(all[i] == all[j], i == j);

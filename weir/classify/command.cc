@@ -7,12 +7,14 @@
 
 #include <algorithm>
 #include <iterator>
+#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
+#include "weir/classify/job_glob.h"
 #include "weir/classify/mistake.h"
 #include "weir/classify/number.h"
 #include "weir/classify/opcode.h"
@@ -35,7 +37,7 @@ class CommandReader {
  public:
   CommandReader(std::string_view text, std::optional<FieldSet> type, const NodemapLookup& nodemaps)
       : text_(text), nodemaps_(nodemaps), rest_(text), is_typed_(type.has_value()) {
-    command_.type = type.value_or(FieldSet::all());
+    command_.type = type.value_or(FieldSet::generic());
   }
 
   Parsed<RuleCommand> read() {
@@ -284,12 +286,15 @@ class CommandReader {
     for (unsigned i = 0; i < kFields; ++i) {
       const auto field = static_cast<Field>(i);
       if (field_name(field) != name) continue;
-      if (command_.type.has(field)) return field;
+      if (field == Field::kSubnet) {
+        return refuse(text, "tests a subnet", "write it as nid={10.1.2.0/24@tcp}");
+      }
+      if (command_.type.has(field) || field == Field::kExport) return field;
       return refuse(text, "names a field that is not part of this policy's type",
                     "expected one of " + command_.type.print_type());
     }
     return refuse(text, "names an unknown field",
-                  "expected jobid, nid, opcode, uid, gid, projid or nodemap");
+                  "expected jobid, nid, opcode, uid, gid, projid, nodemap or export");
   }
 
   Parsed<FieldTest> read_list(Field field, std::string_view text, std::string_view items) {
@@ -304,27 +309,54 @@ class CommandReader {
       test.list = std::move(*list);
       return test;
     }
-    JobList jobs;
+    if (field == Field::kJobid) {
+      test.list = read_names<JobId>(items);
+      return test;
+    }
+    if (field == Field::kExport) {
+      test.list = read_names<ExportName>(items);
+      return test;
+    }
     NumberList numbers;
+    Done done;
+    each_item(items, [&](std::string_view item) {
+      const auto number = read_id(field, item);
+      if (number) {
+        numbers.add(*number);
+      } else if (done) {
+        done = tl::unexpected(number.error());
+      }
+    });
+    if (!done) return tl::unexpected(std::move(done.error()));
+    numbers.seal();
+    test.list = std::move(numbers);
+    return test;
+  }
+
+  template <class Visit>
+  static void each_item(std::string_view items, const Visit& visit) {
     for (std::size_t i = items.find_first_not_of(' '); i != std::string_view::npos;) {
       const std::string_view item = items.substr(i, items.find(' ', i) - i);
-      if (field == Field::kJobid) {
-        jobs.add(item);
-      } else {
-        const auto number = read_id(field, item);
-        if (!number) return tl::unexpected(number.error());
-        numbers.add(*number);
-      }
+      visit(item);
       i = items.find_first_not_of(' ', i + item.size());
     }
-    jobs.seal();
-    numbers.seal();
-    if (field == Field::kJobid) {
-      test.list = std::move(jobs);
-    } else {
-      test.list = std::move(numbers);
-    }
-    return test;
+  }
+
+  // A job id that is too long for any request is kept for the listing only.
+  template <class Name>
+  static NameList<Name> read_names(std::string_view items) {
+    NameList<Name> names;
+    each_item(items, [&](std::string_view item) {
+      if (is_job_glob(item)) {
+        names.add_pattern(item);
+      } else if constexpr (std::is_same_v<Name, ExportName>) {
+        names.add(export_name(item));
+      } else if (item.size() <= Name::kSizeMax) {
+        names.add(Name(item));
+      }
+    });
+    names.seal();
+    return names;
   }
 
   Parsed<std::uint32_t> read_id(Field field, std::string_view item) const {

@@ -19,7 +19,7 @@ namespace {
 
 constexpr FieldSet kJobid{Field::kJobid};
 constexpr FieldSet kNid{Field::kNid};
-constexpr FieldSet kGeneric = FieldSet::all();
+constexpr FieldSet kGeneric = FieldSet::generic();
 
 std::optional<std::uint32_t> nodemap_tbf(std::string_view name) {
   if (name == "TBF") return 5;
@@ -39,6 +39,44 @@ std::string outcome(std::string_view text, FieldSet type) {
   if (command.error().code == std::errc::invalid_argument) return "EINVAL";
   if (command.error().code == std::errc::filename_too_long) return "ENAMETOOLONG";
   return "other";
+}
+
+// ---- fields of Weir ----
+
+TEST(Command, AnyTypeMayTestTheExport) {
+  for (const FieldSet type : {kJobid, kNid, kGeneric}) {
+    const RuleCommand command = parse("start home export={/home /srv*} rate=10", type);
+    Attributes attributes;
+    const auto matches = [&](std::string_view name) {
+      attributes.export_name = export_name(name);
+      return command.conditions.matches(attributes);
+    };
+    EXPECT_TRUE(matches("/home"));
+    EXPECT_TRUE(matches("/srv/data"));
+    EXPECT_FALSE(matches("/homes"));
+    EXPECT_FALSE(matches(""));
+    EXPECT_EQ(command.conditions.own_fields(), FieldSet{Field::kExport});
+  }
+  EXPECT_EQ(parse("start j jobid={a} rate=1", kJobid).conditions.own_fields(), FieldSet{});
+}
+
+TEST(Command, TheNameOfAnExportMayBeLong) {
+  const std::string name = "/pool/department/projects/alpha/and/more";
+  const RuleCommand command = parse("start long export={" + name + "} rate=10", kGeneric);
+  Attributes attributes;
+  attributes.export_name = export_name(name);
+  EXPECT_TRUE(command.conditions.matches(attributes));
+  attributes.export_name = export_name(name + "2");
+  EXPECT_FALSE(command.conditions.matches(attributes));
+}
+
+TEST(Command, ASubnetIsAKeyAndNoCondition) {
+  EXPECT_EQ(parse("start n nid={*@tcp} by=subnet/24", kNid).keys.by, FieldSet::subnet(24));
+  EXPECT_EQ(parse("start n nid={*@tcp} by=uid+export", kNid).keys.by,
+            (FieldSet{Field::kUid, Field::kExport}));
+  EXPECT_EQ(parse_command("start n subnet={10.0.0.0/24@tcp} rate=1", kGeneric).error().message(),
+            "column 9: 'subnet={10.0.0.0/24@tcp}' tests a subnet; write it as "
+            "nid={10.1.2.0/24@tcp}");
 }
 
 // ---- the table, as executed on 2.17.57 with the type jobid ----
@@ -287,7 +325,7 @@ TEST(Command, ReadsTheNewKeys) {
   EXPECT_EQ(keys("bps=1MB rate=5 burst=4KiB burst=7 burst=8").burst_ops, Tokens{8});
   EXPECT_EQ(keys("by=rule").by, FieldSet{});
   EXPECT_EQ(keys("by=uid+nid").by, (FieldSet{Field::kNid, Field::kUid}));
-  EXPECT_EQ(keys("by=jobid+nid+opcode+uid+gid+projid+nodemap").by, FieldSet::all());
+  EXPECT_EQ(keys("by=jobid+nid+opcode+uid+gid+projid+nodemap").by, FieldSet::generic());
   EXPECT_EQ(keys("layer=0").layer, 0);
   EXPECT_EQ(keys("layer=3").layer, 3);
   EXPECT_EQ(keys("cost=op").cost, Cost::op());
@@ -607,13 +645,13 @@ TEST(CommandProperty, ARefusalWithoutAPlaceInTheTextIsCaught) {
 
 TEST(Command, AValueWithABadNameIsRefusedAsItsTextWouldBe) {
   for (const std::string name : {"", "a b", "a\n", "sixteen_letters_", "a realtime=1"}) {
-    const auto bound = bind(stop_of(name), FieldSet::all());
+    const auto bound = bind(stop_of(name), FieldSet::generic());
     ASSERT_FALSE(bound) << name;
     const bool is_long = name.size() == 16;
     EXPECT_EQ(bound.error().code,
               is_long ? std::errc::filename_too_long : std::errc::invalid_argument);
   }
-  EXPECT_TRUE(bind(stop_of("fifteen_letters"), FieldSet::all()));
+  EXPECT_TRUE(bind(stop_of("fifteen_letters"), FieldSet::generic()));
 }
 
 }  // namespace

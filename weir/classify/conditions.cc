@@ -11,8 +11,6 @@
 namespace weir {
 namespace {
 
-bool comes_before(const JobId& a, const JobId& b) { return a.text() < b.text(); }
-
 std::uint32_t number_of(const Attributes& attributes, Field field) {
   switch (field) {
     case Field::kOpcode:
@@ -27,6 +25,8 @@ std::uint32_t number_of(const Attributes& attributes, Field field) {
       return attributes.nodemap;
     case Field::kJobid:
     case Field::kNid:
+    case Field::kExport:
+    case Field::kSubnet:
       break;
   }
   WEIR_ASSERT(false, static_cast<int>(field));
@@ -35,34 +35,31 @@ std::uint32_t number_of(const Attributes& attributes, Field field) {
 
 }  // namespace
 
-void JobList::add(std::string_view item) {
-  if (is_job_glob(item)) {
-    globs_.emplace_back(item);
-  } else if (item.size() <= JobId::kSizeMax) {
-    literals_.emplace_back(item);
-  }
-}
-
-void JobList::seal() {
-  std::sort(literals_.begin(), literals_.end(), comes_before);
+template <class Name>
+void NameList<Name>::seal() {
+  std::sort(literals_.begin(), literals_.end());
   literals_.erase(std::unique(literals_.begin(), literals_.end()), literals_.end());
 }
 
-bool JobList::matches(const JobId& id) const {
+template <class Name>
+bool NameList<Name>::matches(const Name& name) const {
   // Most lists have a few items, which a scan of whole words finds faster than a search.
   constexpr std::size_t kScanned = 8;
   if (literals_.size() <= kScanned) {
-    for (const JobId& literal : literals_) {
-      if (literal == id) return true;
+    for (const Name& literal : literals_) {
+      if (literal == name) return true;
     }
-  } else if (std::binary_search(literals_.begin(), literals_.end(), id, comes_before)) {
+  } else if (std::binary_search(literals_.begin(), literals_.end(), name)) {
     return true;
   }
   for (const std::string& glob : globs_) {
-    if (job_glob_matches(glob, id.text())) return true;
+    if (job_glob_matches(glob, name.text())) return true;
   }
   return false;
 }
+
+template class NameList<JobId>;
+template class NameList<ExportName>;
 
 void NumberList::seal() {
   std::sort(numbers_.begin(), numbers_.end());
@@ -76,7 +73,19 @@ bool NumberList::matches(std::uint32_t number) const {
 bool FieldTest::matches(const Attributes& attributes) const {
   if (field == Field::kJobid) return std::get_if<JobList>(&list)->matches(attributes.job);
   if (field == Field::kNid) return std::get_if<NidList>(&list)->matches(attributes.nid);
+  if (field == Field::kExport) {
+    return std::get_if<ExportList>(&list)->matches(attributes.export_name);
+  }
   return std::get_if<NumberList>(&list)->matches(number_of(attributes, field));
+}
+
+FieldSet Conditions::own_fields() const {
+  for (const Conjunction& conjunction : conjunctions_) {
+    for (const FieldTest& test : conjunction) {
+      if (test.field == Field::kExport) return {Field::kExport};
+    }
+  }
+  return {};
 }
 
 void Conditions::add(Conjunction conjunction) {

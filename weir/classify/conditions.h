@@ -4,9 +4,9 @@
 // tests of single fields, which must all match; in each test a list, of which one item must
 // match.
 //
-//   jobid={dd.* cp.0}&opcode={ost_write},uid={500}
+//   jobid={dd.* cp.0}&opcode={ost_write},uid={500}&export={/home}
 //
-// The lists are prepared when they are parsed: literal job ids and numbers are sorted, NIDs are
+// The lists are prepared when they are parsed: literal names and numbers are sorted, NIDs are
 // masks. So matching does not allocate and takes a few nanoseconds per test. command.h parses
 // commands and creates conditions.
 #pragma once
@@ -23,22 +23,28 @@
 
 namespace weir {
 
-// Job ids: literals and patterns. An item longer than any id is kept for the listing and can match
-// only as a pattern.
-class JobList {
+// Names: literals and patterns.
+template <class Name>
+class NameList {
  public:
-  void add(std::string_view item);
+  // REQUIRES: is_job_glob(pattern).
+  void add_pattern(std::string_view pattern) { globs_.emplace_back(pattern); }
+  void add(const Name& literal) { literals_.push_back(literal); }
   // Call once, after the last add().
   void seal();
-  bool matches(const JobId& id) const;
+  bool matches(const Name& name) const;
 
-  const std::vector<JobId>& literals() const { return literals_; }
+  const std::vector<Name>& literals() const { return literals_; }
   bool has_globs() const { return !globs_.empty(); }
 
  private:
-  std::vector<JobId> literals_;     // sorted by their bytes
+  std::vector<Name> literals_;      // sorted by their bytes
   std::vector<std::string> globs_;  // with at least one *
 };
+using JobList = NameList<JobId>;
+using ExportList = NameList<ExportName>;
+extern template class NameList<JobId>;
+extern template class NameList<ExportName>;
 
 // Numbers: opcodes, ids of users, groups, projects and nodemaps.
 class NumberList {
@@ -57,7 +63,7 @@ struct FieldTest {
   // Its position in the text of the conditions, in bytes.
   std::uint16_t text_at;
   std::uint16_t text_size;
-  std::variant<JobList, NidList, NumberList> list;
+  std::variant<JobList, NidList, NumberList, ExportList> list;
 
   bool matches(const Attributes& attributes) const;
 };
@@ -65,6 +71,9 @@ struct FieldTest {
 class Conditions {
  public:
   using Conjunction = std::vector<FieldTest>;
+
+  // The fields that are tested, without those of Lustre, which belong to the type of the policy.
+  FieldSet own_fields() const;
 
   // REQUIRES: the conjunction is not empty.
   void add(Conjunction conjunction);

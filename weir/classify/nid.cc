@@ -141,6 +141,11 @@ std::string print_ipv6(std::uint64_t high, std::uint64_t low) {
   return text;
 }
 
+// The length of an address, or 0 if it is a number.
+constexpr unsigned bits_of(AddressFamily family) {
+  return family == AddressFamily::kIpv4 ? 32 : family == AddressFamily::kIpv6 ? 128 : 0;
+}
+
 // The highest `bits` of `width`, which is 32 or 64.
 std::uint64_t mask_of(unsigned bits, unsigned width) {
   if (bits == 0) return 0;
@@ -409,6 +414,19 @@ Result<Nid> parse_nid(std::string_view text) {
   return *nid;
 }
 
+Nid Nid::network(unsigned length) const {
+  const unsigned bits = bits_of(family);
+  if (length >= bits) return *this;
+  Nid of = *this;
+  if (bits == 32) {
+    of.low &= mask_of(length, 32);
+  } else {
+    of.high &= mask_of(std::min(length, 64U), 64);
+    of.low &= mask_of(length - std::min(length, 64U), 64);
+  }
+  return of;
+}
+
 std::string print_nid(const Nid& nid) {
   std::string text;
   switch (nid.family) {
@@ -430,6 +448,14 @@ std::string print_nid(const Nid& nid) {
   text += '@';
   if (net != std::end(kNets)) text += net->name;
   if (nid.net_number != 0) text += std::to_string(nid.net_number);
+  return text;
+}
+
+std::string print_network(const Nid& nid, unsigned length) {
+  std::string text = print_nid(nid);
+  if (const unsigned bits = bits_of(nid.family); bits > 0) {
+    text.insert(text.find('@'), fmt::format("/{}", std::min(length, bits)));
+  }
   return text;
 }
 

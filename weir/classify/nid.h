@@ -55,6 +55,9 @@ struct Nid {
 
   bool operator==(const Nid&) const = default;
 
+  // The first `length` bits of an IP address; the others are 0. Numbers have no subnets: the same.
+  Nid network(unsigned length) const;
+
   std::uint64_t hash() const {
     const std::uint64_t where = std::uint64_t{net_number} << 16 |
                                 static_cast<std::uint64_t>(net) << 8 |
@@ -72,6 +75,8 @@ Result<Nid> parse_nid(std::string_view text);
 // parse_nid() reads the result as the same NID: tcp for tcp0, IPv6 in its shortest form (RFC 5952).
 // The empty NID prints as "none", which does not parse.
 std::string print_nid(const Nid& nid);
+// As a range of NidList: "10.1.2.0/24@tcp". REQUIRES: nid is a network() of this length.
+std::string print_network(const Nid& nid, unsigned length);
 
 class NidList {
  public:

@@ -54,6 +54,26 @@ TEST(Nid, OfOtherFamilyOrNetIsAnotherOne) {
   EXPECT_NE(nid("10.0.0.1@tcp").hash(), nid("10.0.0.1@o2ib").hash());
 }
 
+TEST(Nid, HasANetworkOfAnyLength) {
+  const auto network = [](std::string_view text, unsigned length) {
+    return print_network(parse_nid(text).value().network(length), length);
+  };
+  EXPECT_EQ(network("10.1.2.3@tcp", 24), "10.1.2.0/24@tcp");
+  EXPECT_EQ(network("10.1.2.3@tcp", 31), "10.1.2.2/31@tcp");
+  EXPECT_EQ(network("10.1.2.3@o2ib4", 1), "0.0.0.0/1@o2ib4");
+  EXPECT_EQ(network("10.1.2.3@tcp", 64), "10.1.2.3/32@tcp");
+  EXPECT_EQ(network("2001:db8:1:2:3::4@tcp", 48), "2001:db8:1::/48@tcp");
+  EXPECT_EQ(network("2001:db8:1:2:3::4@tcp", 64), "2001:db8:1:2::/64@tcp");
+  EXPECT_EQ(network("2001:db8:1:2:3::4@tcp", 65), "2001:db8:1:2::/65@tcp");
+  EXPECT_EQ(network("2001:db8:1:2:ffff::4@tcp", 65), "2001:db8:1:2:8000::/65@tcp");
+  EXPECT_EQ(network("17@gni", 8), "17@gni");
+  for (unsigned length = 1; length <= 128; ++length) {
+    const Nid nid = parse_nid("fe80:1:2:3:ffff:5:6:7@tcp").value().network(length);
+    EXPECT_TRUE(NidList::parse(print_network(nid, length)).value().matches(nid)) << length;
+    EXPECT_EQ(nid.network(length), nid) << length;
+  }
+}
+
 TEST(Nid, RefusesWhatIsNotOneNid) {
   for (const char* text : {"",
                            "@",

@@ -4,7 +4,8 @@
 namespace weir {
 namespace {
 
-constexpr std::size_t kJobWords = sizeof(JobId) / sizeof(std::uint64_t);
+constexpr std::size_t kTextWords = sizeof(JobId) / sizeof(std::uint64_t);
+static_assert(sizeof(ExportName) == sizeof(JobId));
 
 constexpr std::array<std::uint32_t Attributes::*, kFields> kIds = {nullptr,
                                                                    nullptr,
@@ -12,17 +13,20 @@ constexpr std::array<std::uint32_t Attributes::*, kFields> kIds = {nullptr,
                                                                    &Attributes::uid,
                                                                    &Attributes::gid,
                                                                    &Attributes::projid,
-                                                                   &Attributes::nodemap};
+                                                                   &Attributes::nodemap,
+                                                                   nullptr,
+                                                                   nullptr};
 
 }  // namespace
 
 PackedKey::PackedKey(const Attributes& attributes, FieldSet fields) {
   if (fields.has(Field::kJobid)) {
     std::memcpy(words_.data(), &attributes.job, sizeof(JobId));
-    size_ = kJobWords;
+    size_ = kTextWords;
   }
-  if (fields.has(Field::kNid)) {
-    const Nid& nid = attributes.nid;
+  if (has_address(fields)) {
+    const Nid nid =
+        fields.has(Field::kNid) ? attributes.nid : attributes.nid.network(fields.subnet_length());
     words_[size_++] = nid.high;
     words_[size_++] = nid.low;
     words_[size_++] = std::uint64_t{nid.net_number} << 32 |
@@ -33,6 +37,10 @@ PackedKey::PackedKey(const Attributes& attributes, FieldSet fields) {
     if (kIds[i] == nullptr || !fields.has(static_cast<Field>(i))) continue;
     words_[size_++] = attributes.*kIds[i];
   }
+  if (fields.has(Field::kExport)) {
+    std::memcpy(&words_[size_], &attributes.export_name, sizeof(ExportName));
+    size_ += kTextWords;
+  }
   if (size_ < kWordsMax) words_[size_] = 0;
 }
 
@@ -40,9 +48,9 @@ Attributes PackedKey::unpack(FieldSet fields, const std::uint64_t* words) {
   Attributes attributes = Attributes{}.only({});
   if (fields.has(Field::kJobid)) {
     std::memcpy(static_cast<void*>(&attributes.job), words, sizeof(JobId));
-    words += kJobWords;
+    words += kTextWords;
   }
-  if (fields.has(Field::kNid)) {
+  if (has_address(fields)) {
     attributes.nid.high = *words++;
     attributes.nid.low = *words++;
     attributes.nid.net_number = static_cast<std::uint32_t>(*words >> 32);
@@ -53,6 +61,9 @@ Attributes PackedKey::unpack(FieldSet fields, const std::uint64_t* words) {
   for (std::size_t i = 0; i < kFields; ++i) {
     if (kIds[i] == nullptr || !fields.has(static_cast<Field>(i))) continue;
     attributes.*kIds[i] = static_cast<std::uint32_t>(*words++);
+  }
+  if (fields.has(Field::kExport)) {
+    std::memcpy(static_cast<void*>(&attributes.export_name), words, sizeof(ExportName));
   }
   return attributes;
 }

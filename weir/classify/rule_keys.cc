@@ -130,7 +130,7 @@ Done read_by(std::string_view value, RuleKeys& keys) {
 }
 std::string print_by(FieldSet by) {
   if (by.empty()) return "rule";
-  return by == FieldSet::all() ? "generic" : by.print_type();
+  return by == FieldSet::generic() ? "generic" : by.print_type();
 }
 std::string json_by(const Rule& rule) { return fmt::format(R"("by":"{}")", print_by(rule.by())); }
 

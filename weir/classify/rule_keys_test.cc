@@ -50,7 +50,7 @@ TEST(RuleKeys, EachIsOfItsOwnMembers) {
 
 TEST(RuleKeys, EachIsSetByAStartAndShownAsJson) {
   for (const RuleKey& key : rule_keys()) {
-    RuleList list(FieldSet::all());
+    RuleList list(FieldSet::generic());
     std::string text =
         "start a jobid={a} " + std::string(key.name) + "=" + std::string(key.example);
     const auto plain = parse_command("start b jobid={a}", list.type());
@@ -97,7 +97,7 @@ TEST(RuleKeys, AChangeIgnoresWhatIsForStartAlone) {
 }
 
 TEST(RuleKeys, AnUnknownKeyIsNamedWithTheNearest) {
-  const auto unknown = parse_command("start a jobid={a} rat=5", FieldSet::all());
+  const auto unknown = parse_command("start a jobid={a} rat=5", FieldSet::generic());
   ASSERT_FALSE(unknown);
   EXPECT_EQ(unknown.error().message(),
             "column 19: 'rat=5' is not KEY=VALUE; did you mean rate=? " + rule_key_hint());
@@ -108,20 +108,20 @@ TEST(RuleKeys, AnUnknownKeyIsNamedWithTheNearest) {
 TEST(RuleKeys, AWeightIsBounded) {
   for (const char* text : {"0", "1000001", "1000000000000", "-1", "1.5", "", "3x"}) {
     const auto command =
-        parse_command("start a jobid={a} weight=" + std::string(text), FieldSet::all());
+        parse_command("start a jobid={a} weight=" + std::string(text), FieldSet::generic());
     EXPECT_FALSE(command) << text;
   }
-  EXPECT_TRUE(parse_command("start a jobid={a} weight=1000000", FieldSet::all()));
+  EXPECT_TRUE(parse_command("start a jobid={a} weight=1000000", FieldSet::generic()));
 }
 
 TEST(RuleKeys, AReservationIsOperationsOrBytes) {
   for (const char* text : {"1000000", "-1", "1.5", "", "3x", "MiB"}) {
-    EXPECT_FALSE(
-        parse_command("start a jobid={a} bps=1PiB reserve=" + std::string(text), FieldSet::all()))
+    EXPECT_FALSE(parse_command("start a jobid={a} bps=1PiB reserve=" + std::string(text),
+                               FieldSet::generic()))
         << text;
   }
   const auto keys = [](const std::string& text) {
-    return parse_command("start a jobid={a} reserve=" + text, FieldSet::all())->keys.reserve;
+    return parse_command("start a jobid={a} reserve=" + text, FieldSet::generic())->keys.reserve;
   };
   EXPECT_EQ(keys("5"), std::optional(Reserve{Rate::per_second(5), false}));
   EXPECT_EQ(keys("5kB"), std::optional(Reserve{Rate::per_second(5000), true}));

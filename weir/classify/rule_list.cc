@@ -64,6 +64,10 @@ std::string value_text(const Attributes& attributes, Field field) {
       return id(attributes.projid);
     case Field::kNodemap:
       return id(attributes.nodemap);
+    case Field::kExport:
+      return quote(attributes.export_name.text());
+    case Field::kSubnet:  // in no condition
+      break;
   }
   return {};
 }

@@ -167,7 +167,7 @@ TEST(RuleList, TheFirstThatMatchesWinsAndDefaultIsTheLastResort) {
 }
 
 TEST(RuleList, LiteralJobsAndPatternsMixInListOrder) {
-  RuleList list(FieldSet::all());
+  RuleList list(FieldSet::generic());
   must(list, "start last jobid={dd.1} rate=1");
   must(list, "start globs jobid={d*} rate=1");
   must(list, "start both jobid={dd.1}&uid={5},uid={7} rate=1");
@@ -220,7 +220,7 @@ TEST(RuleList, PreparingChangesNothingButTheTimeOfTheNextMatch) {
 }
 
 TEST(RuleList, LayersAreMatchedEachOnItsOwn) {
-  RuleList list(FieldSet::all());
+  RuleList list(FieldSet::generic());
   EXPECT_TRUE(list.has_layer(0));
   EXPECT_FALSE(list.has_layer(1));
   EXPECT_EQ(list.match(job("a"), 1), nullptr);
@@ -366,7 +366,7 @@ TEST(RuleList, TenThousandRulesAreListedAndStoppedAgain) {
 // ---- explaining ----
 
 TEST(RuleList, ExplainsWhyThisRule) {
-  RuleList list(FieldSet::all());
+  RuleList list(FieldSet::generic());
   EXPECT_EQ(list.explain(job("dd.0"), 0), "default\tno rule matches");
   EXPECT_EQ(list.explain(job("dd.0"), 1), "-\tno rule matches");
   must(list, "start dd jobid={dd.*}&opcode={ost_write} rate=5");
@@ -524,7 +524,7 @@ class Model {
 
 // The list under test, and lists with one mistake each.
 struct Real {
-  RuleList list{FieldSet::all()};
+  RuleList list{FieldSet::generic()};
   virtual ~Real() = default;
   virtual void apply(const RuleCommand& command) { static_cast<void>(list.apply(command)); }
   virtual const Rule* match(const Attributes& attributes, unsigned layer) {
@@ -607,7 +607,7 @@ void step(Rng& rng, Real& subject, Model& model) {
       text = "stop " + target;
       model.stop(target);
   }
-  subject.apply(parse_command(text, FieldSet::all()).value());
+  subject.apply(parse_command(text, FieldSet::generic()).value());
 }
 
 // Empty if the subject agrees with the model after every command, otherwise the difference.

@@ -44,7 +44,7 @@ TEST(RuleSpec, ALongCommandCanBeReadBackFromItsPrint) {
   std::string text = "start a jobid={";
   const std::string keys = "} bps=0.3KiB burst=1.5MiB";
   text += std::string(kCommandMax - text.size() - keys.size(), 'x') + keys;
-  const auto command = parse_command(text, FieldSet::all());
+  const auto command = parse_command(text, FieldSet::generic());
   ASSERT_TRUE(command);
   const std::string printed = print(*command);
   EXPECT_GT(printed.size(), kCommandMax);
@@ -62,7 +62,7 @@ TEST(RuleSpec, WritesOldFormsInFull) {
   for (const char* same : {"start a uid={500} rate=10", "change a rate=10", "stop a"}) {
     EXPECT_EQ(full(same, uid), same);
   }
-  EXPECT_EQ(full("start a {500} 10", FieldSet::all()), "start a {500} 10");
+  EXPECT_EQ(full("start a {500} 10", FieldSet::generic()), "start a {500} 10");
 }
 
 // ---- types ----
@@ -72,7 +72,7 @@ TEST(RuleSpec, BindsAsTheTextIsReadForAType) {
   for (const char* text :
        {"start a uid={500} rate=10", "start a {500} 10", "change a 10", "hp start a jobid={x}",
         "start a {x} 10", "reg start n nodemap={none}", "start n nodemap={default}", "stop a"}) {
-    for (const FieldSet type : {uid, FieldSet::all()}) {
+    for (const FieldSet type : {uid, FieldSet::generic()}) {
       const auto read = parse_command(text, type);
       const auto bound = bind(parse(text), type);
       ASSERT_EQ(read.has_value(), bound.has_value()) << text;
@@ -170,7 +170,7 @@ RC_GTEST_PROP(RuleSpecProperty, ReadsWhatItPrints, ()) {
   const auto again = parse_rule(print(change));
   if (!again) RC_FAIL(print(change) + ": " + again.error().message());
   RC_ASSERT(*again == change);
-  RC_ASSERT(bind(change, FieldSet::all()).has_value());
+  RC_ASSERT(bind(change, FieldSet::generic()).has_value());
 }
 
 RC_GTEST_PROP(RuleSpecProperty, TheDifferenceLeadsToTheOther, ()) {

@@ -62,7 +62,7 @@ const std::array<Part, 13>& parts() {
         "block_min", "block_preferred", "block_max"}},
       {"nfs",
        {"name", "listen", "server", "service", "max_wait", "mount_port", "lock_port", "status_port",
-        "portmap_port", "rpc_tls", "source", "send_proxy", "accept_proxy"}},
+        "portmap_port", "rpc_tls", "source", "send_proxy", "accept_proxy", "export_handles"}},
   }};
   return parts;
 }
@@ -727,6 +727,14 @@ void read_relays(const TomlTable& table, serve::NfsOptions& gateway) {
   read_relay(table, "portmap_port", gateway.portmap);
 }
 
+void read_export_handles(const TomlTable& table, serve::NfsOptions& gateway) {
+  for (const TomlTable::Item& item : table.texts("export_handles")) {
+    const auto handle = serve::parse_export_handle(item.text);
+    if (handle) gateway.export_handles.push_back(*handle);
+    if (!handle) refuse_with(table, item.at, "export_handles", handle.error());
+  }
+}
+
 void read_nfs(const TomlTable& table, ServeOptions& options) {
   using serve::NfsOptions;
   if (!has_room(table, options.nfs, Bounds::kGatewaysMax)) return;
@@ -761,6 +769,7 @@ void read_nfs(const TomlTable& table, ServeOptions& options) {
   if (!source) refuse_with(table, table.place_of("source"), "source", source.error());
   gateway.sends_proxy = table.flag("send_proxy", false);
   gateway.accepts_proxy = read_nids(table, "accept_proxy");
+  read_export_handles(table, gateway);
   options.nfs.push_back(std::move(gateway));
 }
 

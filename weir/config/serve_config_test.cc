@@ -148,6 +148,7 @@ portmap_port = "111"
 rpc_tls = "pass"
 send_proxy = true
 accept_proxy = ["10.0.0.[7-9]@tcp", "10.0.1.1@tcp"]
+export_handles = ["home=43000007", "/srv/a=b=0100"]
 )";
 
 std::vector<std::string> mistakes_of(const std::string& text) {
@@ -298,8 +299,15 @@ TEST(ServeConfig, AGatewayNeedsAServerAndAnAddress) {
   EXPECT_TRUE(options.nfs[0].passes_tls);
   EXPECT_EQ(options.nfs[0].mount, (serve::RelayPorts{20048, 20048}));
   EXPECT_EQ(options.nfs[0].lock, (serve::RelayPorts{0, 4045}));
-  for (const char* const wrong : {"mount_port = '0'", "mount_port = 'x'", "lock_port = '1:70000'",
-                                  "status_port = '1:'", "rpc_tls = 'on'"}) {
+  ASSERT_EQ(options.nfs[0].export_handles.size(), 2U);
+  EXPECT_EQ(options.nfs[0].export_handles[0].name, "home");
+  EXPECT_EQ(options.nfs[0].export_handles[0].prefix,
+            (std::vector{std::byte{0x43}, std::byte{0}, std::byte{0}, std::byte{7}}));
+  EXPECT_EQ(options.nfs[0].export_handles[1].name, "/srv/a=b");
+  for (const char* const wrong :
+       {"mount_port = '0'", "mount_port = 'x'", "lock_port = '1:70000'", "status_port = '1:'",
+        "rpc_tls = 'on'", "export_handles = ['home']", "export_handles = ['home=4']",
+        "export_handles = ['=43']", "export_handles = ['home=4x']"}) {
     EXPECT_EQ(
         mistakes_of(std::string("[[nfs]]\nlisten = [':1']\nserver = 'a'\n") + wrong + "\n").size(),
         1U)

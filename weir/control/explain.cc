@@ -29,7 +29,7 @@ std::uint64_t per_second(std::uint64_t count, Nanoseconds time) {
 
 // The name without what ClassQuery allows in front of it.
 std::string_view bare(std::string_view name) {
-  for (const std::string_view word : {"job=", "uid=", "gid=", "client=", "rule="}) {
+  for (const std::string_view word : {"job=", "uid=", "gid=", "client=", "export=", "rule="}) {
     if (name.starts_with(word)) return name.substr(word.size());
   }
   return name;

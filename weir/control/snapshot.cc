@@ -20,7 +20,7 @@ namespace {
 
 std::string id_text(std::uint32_t id) { return id == kUnknownId ? "unknown" : std::to_string(id); }
 
-std::string field_text(const Attributes& key, Field field) {
+std::string field_text(const Attributes& key, FieldSet fields, Field field) {
   switch (field) {
     case Field::kJobid:
       return printable_id(key.job.text());
@@ -36,6 +36,10 @@ std::string field_text(const Attributes& key, Field field) {
       return id_text(key.projid);
     case Field::kNodemap:
       return id_text(key.nodemap);
+    case Field::kExport:
+      return printable_id(key.export_name.text());
+    case Field::kSubnet:
+      return print_network(key.nid, fields.subnet_length());
   }
   return {};
 }
@@ -328,7 +332,7 @@ std::string key_name(const Attributes& key, FieldSet fields) {
     const auto field = static_cast<Field>(i);
     if (!fields.has(field)) continue;
     if (!name.empty()) name += '+';
-    name += field_text(key, field);
+    name += field_text(key, fields, field);
   }
   return fields.empty() ? "*" : name;
 }
@@ -339,7 +343,7 @@ DeviceSums device_of(const JobStats::Entry* job) {
 }
 
 ClassQuery::ClassQuery(std::string name) : name_(std::move(name)) {
-  for (const std::string_view word : {"job=", "uid=", "gid=", "client=", "rule="}) {
+  for (const std::string_view word : {"job=", "uid=", "gid=", "client=", "export=", "rule="}) {
     if (!name_.starts_with(word)) continue;
     name_.erase(0, word.size());
     is_rule_ = word == "rule=";

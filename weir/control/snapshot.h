@@ -221,7 +221,8 @@ struct Snapshot {
 };
 
 // The object of a query: a class "RULE/KEY", a key, a job, or a rule. "job=", "uid=", "gid=",
-// "client=" and "rule=" in front of a name are allowed; only "rule=" restricts what is found.
+// "client=", "export=" and "rule=" in front of a name are allowed; only "rule=" restricts what is
+// found.
 class ClassQuery {
  public:
   explicit ClassQuery(std::string name);

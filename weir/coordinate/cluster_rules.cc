@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "weir/classify/opcode.h"
 
 namespace weir {
@@ -24,7 +26,20 @@ std::int64_t milli_per_second(Rate rate) {
                                   1, kSliceLimitMax);
 }
 
-std::string field_text(const Attributes& key, Field field) {
+// Without a '+'.
+std::string escaped(std::string_view text) {
+  std::string without;
+  for (const char c : text) {
+    if (c == '+' || c == '%') {
+      without += fmt::format("%{:02x}", c);
+    } else {
+      without += c;
+    }
+  }
+  return without;
+}
+
+std::string field_text(const Attributes& key, FieldSet fields, Field field) {
   switch (field) {
     case Field::kJobid:
       return std::string(key.job.text());
@@ -40,11 +55,15 @@ std::string field_text(const Attributes& key, Field field) {
       return std::to_string(key.projid);
     case Field::kNodemap:
       return std::to_string(key.nodemap);
+    case Field::kExport:
+      return escaped(key.export_name.text());
+    case Field::kSubnet:
+      return print_network(key.nid, fields.subnet_length());
   }
   return {};
 }
 
-// The same on every server and unique for each key: only a job id may contain a '+', and it is
+// The same on every server and unique for each key: only a job id contains a '+', and it is
 // first, before a known number of fields.
 std::string key_text(const Attributes& key, FieldSet by) {
   std::string text;
@@ -53,7 +72,7 @@ std::string key_text(const Attributes& key, FieldSet by) {
     const auto field = static_cast<Field>(i);
     if (!by.has(field)) continue;
     if (!std::exchange(is_first, false)) text += '+';
-    text += field_text(key, field);
+    text += field_text(key, by, field);
   }
   return text;
 }

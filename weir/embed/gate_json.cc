@@ -28,7 +28,7 @@ Json or_null(std::optional<Rate> rate) { return rate ? Json(per_second(*rate)) :
 
 Json id_json(std::uint32_t id) { return id == kUnknownId ? Json(nullptr) : Json(id); }
 
-Json field_json(const Attributes& key, Field field) {
+Json field_json(const Attributes& key, FieldSet fields, Field field) {
   switch (field) {
     case Field::kJobid:
       return key.job.text();
@@ -44,6 +44,10 @@ Json field_json(const Attributes& key, Field field) {
       return id_json(key.projid);
     case Field::kNodemap:
       return id_json(key.nodemap);
+    case Field::kExport:
+      return key.export_name.text();
+    case Field::kSubnet:
+      return print_network(key.nid, fields.subnet_length());
   }
   return nullptr;
 }
@@ -56,7 +60,7 @@ Json key_json(const ClassView& view) {
   for (unsigned i = 0; i < kFields; ++i) {
     const auto field = static_cast<Field>(i);
     if (!view.rule.by().has(field)) continue;
-    key[std::string(field_name(field))] = field_json(view.key, field);
+    key[std::string(field_name(field))] = field_json(view.key, view.rule.by(), field);
   }
   return key;
 }

@@ -176,6 +176,7 @@ NbdSession::Step NbdSession::answer(const WantExport& want, Output& out) {
   if (handshake.accept(offer_of(*facts), out) != Next::kTransmission) return Step::kGoOn;
   port_.open(*facts, opened_);
   identity_ = *identity;
+  identity_.export_name = export_name(facts->name);
   reader_.emplace(handshake.session());
   negotiation_.reset();
   return Step::kOpen;

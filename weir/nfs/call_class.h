@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The attributes by which a call is classified. Rules see the client's address, the user and group
-// of the credential, the job, and an operation by the name of the closest Lustre RPC:
+// of the credential, the export of the first file handle (exports.h; the name of the gateway if it
+// is not known), the job, and an operation by the name of the closest Lustre RPC:
 //
 //   calls                                          opcode        kind
 //   READ, READ_PLUS                                ost_read      read

@@ -79,6 +79,25 @@ std::optional<JobId> Gateway::job_of(const Nid& client) const {
   return found == jobs_.end() ? std::nullopt : std::optional(found->second);
 }
 
+std::shared_ptr<const Exports> Gateway::exports() const {
+  const host::MutexLock lock(mutex_);
+  return exports_;
+}
+
+Exports::Lesson Gateway::learn_export(std::string_view path, Bytes root) {
+  const host::MutexLock lock(mutex_);
+  const Exports::Lesson lesson = exports_->lesson(path, root);
+  if (lesson == Exports::Lesson::kUnknownForm && std::exchange(has_unknown_form_, true)) {
+    return Exports::Lesson::kKnown;
+  }
+  if (lesson != Exports::Lesson::kNew) return lesson;
+  auto more = std::make_shared<Exports>(*exports_);
+  more->learn(path, root);
+  exports_ = std::move(more);
+  ++exports_version_;
+  return lesson;
+}
+
 Gateway::SessionSlots* Gateway::slots_of(const SessionId& session) {
   if (const auto found = sessions_.find(key_of(session)); found != sessions_.end())
     return &found->second;

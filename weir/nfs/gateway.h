@@ -7,6 +7,7 @@
 //               One session serves all users of a mount, so the calls that one user has parked must
 //               leave slots to the others: see park()
 //   jobs        which job runs on which client, from Slurm
+//   exports     which export a file belongs to, by its file handle
 //   recalls     files whose delegation the server recalls from a client: calls on them do not wait
 //               until the client has returned it, or for the time of a lease
 //   owners      which client uses which client owner: two clients with the same one destroy each
@@ -25,8 +26,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -40,6 +43,8 @@
 #include "weir/classify/nid.h"
 #include "weir/host/mutex.h"
 #include "weir/nfs/codec/compound.h"
+#include "weir/nfs/counters.h"
+#include "weir/nfs/exports.h"
 #include "weir/nfs/host_jobs.h"
 #include "weir/serve/options.h"
 #include "weir/serve/upstream.h"
@@ -48,30 +53,6 @@ namespace weir::nfs {
 
 // The address of HOST[:PORT]. Blocks on the resolver.
 Result<serve::ServerAddress> find_server(const std::string& text);
-
-struct Counters {
-  using Count = std::atomic<std::uint64_t>;
-
-  Count calls = 0;               // of clients, callbacks not included
-  Count free = 0;                // of them, neither charged nor queued
-  Count exempt = 0;              // charged, not queued
-  Count delayed = 0;             // answered NFS4ERR_DELAY
-  Count duplicates_dropped = 0;  // of a call that was parked
-  Count duplicates_forwarded = 0;
-  Count callbacks = 0;
-  Count replies_unmatched = 0;
-  Count slots_given_up = 0;  // of calls that the server has not answered for kLate
-  Count tls_refused = 0;
-  Count tls_passed = 0;          // connections
-  Count server_unreachable = 0;  // connections that ended for this reason
-  Count server_closed = 0;
-  Count recalls = 0;
-  Count proxy_headers = 0;  // of clients behind a proxy
-  Count layouts = 0;        // granted by the server: their data bypasses the gateway
-  Count moved = 0;          // NFS4ERR_MOVED
-  Count bypasses = 0;       // clients that mount the server directly too
-  Count stalled_ns = 0;     // time in which connections were not read because memory was short
-};
 
 using SessionId = std::array<std::byte, kSessionIdBytes>;
 
@@ -85,7 +66,9 @@ class Gateway {
   static constexpr Nanoseconds kLeaseUnknown = std::chrono::seconds{90};
 
   Gateway(serve::NfsOptions options, serve::ServerAddress server)
-      : options_(std::move(options)), server_(std::move(server)) {}
+      : options_(std::move(options)),
+        server_(std::move(server)),
+        exports_(std::make_shared<const Exports>(options_.export_handles)) {}
 
   const serve::NfsOptions& options() const { return options_; }
   const serve::ServerAddress& server() const { return server_; }
@@ -118,6 +101,14 @@ class Gateway {
   // Changes with set_jobs(), so that a session asks once; 0: never called.
   std::uint64_t jobs_version() const { return jobs_version_; }
   std::optional<JobId> job_of(const Nid& client) const;
+
+  // ---- exports ----
+
+  // A snapshot: another one after exports_version() has changed.
+  std::shared_ptr<const Exports> exports() const;
+  std::uint64_t exports_version() const { return exports_version_; }
+  // After a successful MNT. Returns kKnown for an unknown form if that was returned before.
+  Exports::Lesson learn_export(std::string_view path, Bytes root);
 
   // What is remembered about a client: warnings that were logged, and that it has an NFS session
   // here.
@@ -160,6 +151,9 @@ class Gateway {
   absl::flat_hash_map<SessionKey, SessionSlots> sessions_ ABSL_GUARDED_BY(mutex_);
   bool are_all_busy_ ABSL_GUARDED_BY(mutex_) = false;  // kSessionsMax sessions have parked calls
   std::deque<Recall> recalls_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<std::uint64_t> exports_version_ = 1;
+  std::shared_ptr<const Exports> exports_ ABSL_GUARDED_BY(mutex_);
+  bool has_unknown_form_ ABSL_GUARDED_BY(mutex_) = false;
   std::atomic<std::uint64_t> jobs_version_ = 0;
   HostJobs jobs_ ABSL_GUARDED_BY(mutex_);
   // By a hash of both; and in order of arrival.

@@ -18,6 +18,7 @@
 #include "weir/base/quote.h"
 #include "weir/host/fd.h"
 #include "weir/nfs/codec/compound.h"
+#include "weir/nfs/codec/file_handle.h"
 #include "weir/nfs/codec/message_writer.h"
 #include "weir/nfs/codec/mount.h"
 #include "weir/nfs/codec/v3.h"
@@ -44,6 +45,12 @@ struct Export {
 
 std::string text_of(Bytes bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+std::string hex(Bytes bytes) {
+  std::string digits;
+  for (const std::byte byte : bytes) digits += fmt::format("{:02x}", static_cast<unsigned>(byte));
+  return digits;
 }
 
 // An answer with a parsed header; results only if it succeeded.
@@ -235,7 +242,13 @@ void ServerCheck::try_export(std::uint16_t port, const Export& one) {
   look.opaque(text_of(reply.file_handle));
   const auto seen = ask(0, look);
   const bool is_allowed = seen && seen->header.succeeded() && seen->results().u32() == 0;
-  if (is_allowed) return add(Level::kGood, name + ": the gateway may use it");
+  if (is_allowed) {
+    std::string text = name + ": the gateway may use it";
+    if (const auto part = ExportPart::of(reply.file_handle)) {
+      text += fmt::format(" (file handles begin with {})", hex(part->bytes()));
+    }
+    return add(Level::kGood, text);
+  }
   add(Level::kProblem,
       name +
           ": may be mounted, but calls from an unreserved source port are refused: export it "

@@ -16,6 +16,7 @@
 #include "weir/classify/opcode.h"
 #include "weir/nfs/codec/callback.h"
 #include "weir/nfs/codec/message_writer.h"
+#include "weir/nfs/codec/mount.h"
 #include "weir/nfs/codec/record.h"
 #include "weir/nfs/codec/v3.h"
 #include "weir/nfs/fake_port.h"
@@ -850,6 +851,103 @@ serve::NfsOptions behind_a_proxy() {
   options.sends_proxy = true;
   options.source = serve::SourceMode::kReserved;
   return options;
+}
+
+// ---- exports ----
+
+// A file of NFS-Ganesha on export 7.
+const std::string kFileOf7(
+    "\x43\0\0\x07\x04"
+    "file",
+    9);
+
+std::string mount_call(std::uint32_t xid, std::string_view path) {
+  return sys_call(xid, kMountVersion, kMountProcedure, kRootUid, kMountProgram)
+      .opaque(path)
+      .record();
+}
+
+std::string mount_reply(std::uint32_t xid, std::string_view handle) {
+  return success_header(xid).u32(0).opaque(handle).u32(1).u32(1).record();
+}
+
+class ExportsOfASession : public NfsSessionTest {
+ protected:
+  explicit ExportsOfASession(const serve::NfsOptions& options = {}) : NfsSessionTest(options) {}
+
+  void mount(std::string_view path, std::string_view handle) {
+    feed(mount_call(++xid_, path));
+    EXPECT_EQ(to_server(), mount_call(xid_, path));
+    from_server(mount_reply(xid_, handle));
+    EXPECT_EQ(to_client(), mount_reply(xid_, handle));
+  }
+  // Of a call on a file.
+  std::string export_of(std::string_view handle) {
+    feed(sys_call(++xid_, kNfsVersion3, kGetAttr3, 1000).opaque(handle).record());
+    const std::string name(queued_.back()->attributes.export_name.text());
+    CompoundWriter writer(1);
+    writer.sequence(0, 1).put_handle(handle).op(Op::kGetAttr).u32(0);
+    feed(writer.call(++xid_, 1000).record());
+    EXPECT_EQ(queued_.back()->attributes.export_name.text(), name) << "version 4.1";
+    return name;
+  }
+
+  std::uint32_t xid_ = 0;
+};
+
+TEST_F(ExportsOfASession, AreLearnedFromMnt) {
+  EXPECT_EQ(export_of(kFileOf7), "nfs") << "the gateway's own name";
+  mount("/home", kFileOf7);
+  EXPECT_EQ(export_of(kFileOf7), "/home");
+  EXPECT_EQ(export_of("another handle"), "nfs");
+  EXPECT_NE(port_.notes.find("has mounted '/home': calls on its files belong to this export"),
+            std::string::npos);
+  port_.notes.clear();
+  mount("/home", kFileOf7);
+  EXPECT_EQ(port_.notes, "") << "once for each export";
+}
+
+TEST_F(ExportsOfASession, AreNotLearnedFromWhatTheServerRefuses) {
+  feed(mount_call(1, "/home") + mount_call(2, "/home") + mount_call(3, "/home"));
+  from_server(success_header(1).u32(13).record());
+  from_server(success_header(2).u32(0).opaque(kFileOf7).u32(900).record());
+  from_server(XdrWriter().u32(3).u32(1).u32(1).u32(1).u32(1).record());
+  xid_ = 3;
+  EXPECT_EQ(export_of(kFileOf7), "nfs");
+}
+
+TEST_F(ExportsOfASession, WithHandlesOfAnUnknownFormAreReportedOnce) {
+  mount("/vol", "opaque");
+  EXPECT_EQ(export_of("opaque"), "nfs");
+  EXPECT_NE(port_.notes.find("have no known form"), std::string::npos);
+  port_.notes.clear();
+  mount("/vol2", "others");
+  EXPECT_EQ(port_.notes, "");
+}
+
+TEST_F(ExportsOfASession, PathsAreKeptForAFewMountsOnly) {
+  for (std::uint32_t xid = 1; xid <= 65; ++xid) feed(mount_call(xid, "/e" + std::to_string(xid)));
+  from_server(mount_reply(65, kFileOf7));
+  xid_ = 1000;
+  EXPECT_EQ(export_of(kFileOf7), "nfs");
+  from_server(mount_reply(64, kFileOf7));
+  EXPECT_EQ(export_of(kFileOf7), "/e64");
+}
+
+class ConfiguredExports : public ExportsOfASession {
+ protected:
+  ConfiguredExports() : ExportsOfASession(options()) {}
+
+  static serve::NfsOptions options() {
+    serve::NfsOptions options;
+    options.export_handles = {serve::parse_export_handle("home=43000007").value()};
+    return options;
+  }
+};
+
+TEST_F(ConfiguredExports, NeedNoMount) {
+  EXPECT_EQ(export_of(kFileOf7), "home");
+  EXPECT_EQ(export_of("another handle"), "nfs");
 }
 
 class ProxiedSessionTest : public NfsSessionTest {

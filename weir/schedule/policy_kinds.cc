@@ -26,7 +26,7 @@ Result<PolicyKind::Pair> make_pair_of(std::string_view /*argument*/, const Polic
 
 // Both heads of tbf share one engine, so that a class has one bucket.
 Result<PolicyKind::Pair> make_tbf(std::string_view argument, const PolicySetup& setup) {
-  const auto type = argument.empty() ? FieldSet::all() : FieldSet::parse_type(argument);
+  const auto type = argument.empty() ? FieldSet::generic() : FieldSet::parse_type(argument);
   if (!type) return tl::unexpected(type.error());
   const auto engine = std::make_shared<Tbf>(*type, setup.rules, setup.stamp, &setup.root);
   PolicyKind::Pair made;

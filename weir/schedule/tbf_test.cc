@@ -47,8 +47,14 @@ class Bench {
   }
   Request& admit(const std::string& job, Instant now, Bytes bytes = Bytes{4096},
                  Head head = Head::kRegular) {
+    Attributes attributes;
+    attributes.job = JobId(job);
+    return admit(attributes, now, bytes, head);
+  }
+  Request& admit(const Attributes& attributes, Instant now, Bytes bytes = Bytes{4096},
+                 Head head = Head::kRegular) {
     auto& request = *requests_.emplace_back(std::make_unique<Request>());
-    request.attributes.job = JobId(job);
+    request.attributes = attributes;
     request.bytes = bytes;
     tbf.admit(request, head, now);
     return request;
@@ -369,6 +375,58 @@ class Hinted : public testing::Test {
   ClassHint hint;
   Tbf tbf{FieldSet{Field::kJobid}, few_classes(), 1};
 };
+
+// A request of a job; ran[job] tells when it ran.
+Attributes of_export(const char* job, const char* name, const char* nid = "10.0.0.1@tcp") {
+  Attributes attributes;
+  attributes.job = JobId(job);
+  attributes.nid = parse_nid(nid).value();
+  attributes.export_name = export_name(name);
+  return attributes;
+}
+
+TEST(Tbf, ARuleOfAnyTypeMayTestTheExport) {
+  Bench bench("jobid");
+  bench.admit(of_export("a", "/home"), kStart);  // waits for nothing: no rule
+  bench.run_at(kStart);
+  bench.ran.clear();
+  ASSERT_EQ(bench.command("start home export={/home} rate=10 burst=1"), 0);
+  for (int i = 0; i < 3; ++i) {
+    bench.admit(of_export("a", "/home"), kStart);
+    bench.admit(of_export("a", "/scratch"), kStart);
+  }
+  bench.run_until(kStart, at_ms(1000));
+  EXPECT_EQ(bench.times_ms("a"), (Times{0, 0, 0, 0, 100, 200})) << "/scratch did not wait";
+}
+
+TEST(Tbf, WaitingRequestsAreDividedByTheirExportWhenARuleAsksForIt) {
+  Bench bench("jobid");
+  ASSERT_EQ(bench.command("start all jobid={*} rate=1 burst=1"), 0);
+  for (int i = 0; i < 3; ++i) {
+    bench.admit(of_export("a", "/home"), kStart);
+    bench.admit(of_export("a", "/scratch"), kStart);
+  }
+  bench.run_at(kStart);
+  bench.ran.clear();
+  ASSERT_EQ(bench.command("start fast export={/scratch} rate=1000"), 0);
+  bench.run_until(kStart, at_ms(2000));
+  EXPECT_EQ(bench.times_ms("a"), (Times{0, 0, 0, 1000, 2000}));
+}
+
+TEST(Tbf, ClassesOfSubnetsAreSharedByTheirClients) {
+  Bench bench("nid");
+  ASSERT_EQ(bench.command("start nets nid={*@tcp} rate=10 burst=1 by=subnet/24"), 0);
+  ASSERT_EQ(bench.command("start site nid={*@tcp} rate=15 burst=1 by=subnet/16 layer=1"), 0);
+  for (int i = 0; i < 2; ++i) {
+    bench.admit(of_export("a", "", "10.0.0.1@tcp"), kStart);
+    bench.admit(of_export("b", "", "10.0.0.2@tcp"), kStart);
+    bench.admit(of_export("c", "", "10.7.0.1@tcp"), kStart);
+  }
+  bench.run_until(kStart, at_ms(1000));
+  EXPECT_EQ(bench.times_ms("c"), (Times{0, 100}));
+  EXPECT_EQ(bench.times_ms("a"), (Times{0, 200})) << "shares 10/s with b";
+  EXPECT_EQ(bench.times_ms("b"), (Times{100, 300}));
+}
 
 TEST_F(Hinted, AHintIsGoodUntilItsQueueOrItsClassesChange) {
   EXPECT_FALSE(tbf.is_current(hint, Head::kRegular));

@@ -94,7 +94,7 @@ FieldSet KeptRules::type() const {
   for (const Head head : kHeads) {
     if (const RuleView* const rules = target_.rules(head)) return rules->type();
   }
-  return FieldSet::all();
+  return FieldSet::generic();
 }
 
 RuleOrText KeptRules::in_full(RuleOrText command) const {

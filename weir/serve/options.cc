@@ -270,6 +270,27 @@ Result<RelayPorts> parse_relay(std::string_view text) {
   return RelayPorts{static_cast<std::uint16_t>(*listen), static_cast<std::uint16_t>(*server)};
 }
 
+Result<ExportHandle> parse_export_handle(std::string_view text) {
+  const std::size_t equals = text.rfind('=');  // a name may contain others
+  const std::string_view digits =
+      equals == std::string_view::npos ? std::string_view() : text.substr(equals + 1);
+  ExportHandle handle{std::string(text.substr(0, std::min(equals, text.size()))), {}};
+  for (std::size_t at = 0; at + 1 < digits.size(); at += 2) {
+    const std::string_view pair = digits.substr(at, 2);
+    std::uint8_t byte = 0;
+    const auto read = std::from_chars(pair.data(), pair.data() + pair.size(), byte, 16);
+    if (read.ec != std::errc() || read.ptr != pair.data() + pair.size()) break;
+    handle.prefix.push_back(std::byte{byte});
+  }
+  const bool is_whole = digits.size() == 2 * handle.prefix.size();
+  if (!is_whole || handle.prefix.empty() || handle.name.empty() || has_control(handle.name) ||
+      handle.prefix.size() > ExportHandle::kHandleBytesMax) {
+    return refuse(text, "is not an export and a prefix of its file handles",
+                  "expected NAME=PREFIX, such as /home=43000007");
+  }
+  return handle;
+}
+
 Result<SourceMode> parse_source(std::string_view text) {
   for (const SourceMode mode : {SourceMode::kAny, SourceMode::kReserved, SourceMode::kClient}) {
     if (text == print_source(mode)) return mode;
@@ -555,6 +576,11 @@ Result<void> check(const ServeOptions& options) {
                 "set threads = 1 or \"auto\", or run weir nfs beside weir serve");
   }
   for (const NfsOptions& one : options.nfs) {
+    if (one.export_handles.size() > ExportHandle::kMax) {
+      return fail(std::errc::invalid_argument, "gateway " + quote(one.name),
+                  fmt::format("has more than {} export handles", ExportHandle::kMax),
+                  "use shorter prefixes");
+    }
     if (one.source == SourceMode::kAny || options.user.empty()) continue;
     return fail(std::errc::invalid_argument, "source " + print_source(one.source),
                 "cannot be combined with user, which gives up the privileges it needs",

@@ -303,6 +303,19 @@ struct RelayPorts {
 // PORT | PORT:SERVER_PORT
 Result<RelayPorts> parse_relay(std::string_view text);
 
+// Files whose handles begin with these bytes belong to an export.
+struct ExportHandle {
+  static constexpr std::size_t kMax = 256;             // of a gateway
+  static constexpr std::size_t kHandleBytesMax = 128;  // NFS4_FHSIZE
+
+  std::string name;
+  std::vector<std::byte> prefix;
+
+  bool operator==(const ExportHandle&) const = default;
+};
+// NAME=PREFIX, the prefix in hexadecimal.
+Result<ExportHandle> parse_export_handle(std::string_view text);
+
 // A gateway to an NFS server (docs/design/nfs.md).
 struct NfsOptions {
   static constexpr std::uint16_t kPort = 2049;
@@ -328,6 +341,7 @@ struct NfsOptions {
   SourceMode source = SourceMode::kAny;
   bool sends_proxy = false;              // a PROXY header precedes each connection to the server
   std::optional<NidList> accepts_proxy;  // clients that have to send one, and no others may
+  std::vector<ExportHandle> export_handles;
 
   bool operator==(const NfsOptions&) const = default;
 };

@@ -350,7 +350,7 @@ Result<void> LustreServer::start_policy(Head& head, std::string_view name,
   if (head.tbf && head.argument == argument) return {};
   // The old instance is stopped first, even if the new argument is not valid.
   drain_to_fifo(head);
-  FieldSet type = FieldSet::all();
+  FieldSet type = FieldSet::generic();
   if (!argument.empty()) {
     const auto parsed = FieldSet::parse_type(argument);
     if (!parsed || argument == "generic") {

@@ -36,7 +36,7 @@
 namespace weir {
 
 inline constexpr std::string_view kTraceMagic = "weirtrc";
-inline constexpr std::uint8_t kTraceVersion = 3;
+inline constexpr std::uint8_t kTraceVersion = 4;
 inline constexpr std::size_t kTraceBlockHead = 12;
 inline constexpr std::size_t kTraceBlockBytes = 65536;  // size to which a block is filled
 inline constexpr std::size_t kTraceBlockMax = std::size_t{1} << 20;  // what a reader accepts
@@ -48,7 +48,7 @@ enum class TraceKind : std::uint8_t {
   kHead,        // build: text; seed
   kTarget,      // name: text; TraceTarget's options; gets the next number and becomes current
   kChoose,      // target: becomes current for the following records
-  kAttributes,  // job: text; the other fields
+  kAttributes,  // job: text; numbers; export: text
   kAdmit,       // attributes, bytes; flag: at the high head
   kRun,         // request: next() chose it
   kWait,        // until, as a difference from now, zigzag: answer of next()

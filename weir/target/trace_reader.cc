@@ -416,6 +416,9 @@ bool TraceReader::read_fields(Attributes& one) {
   for (std::uint32_t* id : {&one.opcode, &one.uid, &one.gid, &one.projid, &one.nodemap}) {
     if (!get_as(*id)) return false;
   }
+  std::string_view name;
+  if (!get_text(name, ExportName::kSizeMax)) return false;
+  one.export_name = ExportName(name);
   return true;
 }
 

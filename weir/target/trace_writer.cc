@@ -342,6 +342,7 @@ void TraceWriter::put_fields(const Attributes& attributes) {
        {attributes.opcode, attributes.uid, attributes.gid, attributes.projid, attributes.nodemap}) {
     put(id);
   }
+  put_text(attributes.export_name.text());
 }
 
 }  // namespace weir

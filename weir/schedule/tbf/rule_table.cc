@@ -194,7 +194,7 @@ FieldSet RuleTable::start(const RuleCommand& command, Instant now) {
   for (const Head head : kHeads) {
     if (!names(command.heads, head)) continue;
     const Rule& rule = *list(head).find(command.name);
-    by = by | rule.by();
+    by = by | rule.by() | rule.conditions().own_fields();
     if (common == nullptr) {
       common = &make_state(rule, head, now);
     } else {

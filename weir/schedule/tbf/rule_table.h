@@ -42,7 +42,7 @@ class RuleTable {
   RuleState& state_of(const Rule& rule) const { return *state_of_.at(&rule); }
 
   struct Change {
-    FieldSet by;           // fields by which the rule of the command divides classes
+    FieldSet by;           // fields that the rule of the command needs to know, besides the type
     bool rebinds = false;  // queues may have other classes now
   };
   // On all heads that it names, or on none.
