@@ -84,14 +84,13 @@ Json parsed(const std::string& text) {
   return json;
 }
 
-std::string or_unknown(const Json& number) {
-  return number.is_null() ? "unknown" : short_number(number.get<double>());
-}
-
 std::string capacity_text(const Json& service) {
-  const std::string number = or_unknown(service["capacity"]);
-  const bool is_bytes = !service["capacity"].is_null() && service["capacity_unit"] == "bytes";
-  return is_bytes ? number + "B/s" : number;
+  if (service["capacity"].is_null()) return "unknown";
+  const auto capacity = service["capacity"].get<std::uint64_t>();
+  if (service["capacity_unit"] == "bytes") {
+    return short_number(static_cast<double>(capacity)) + "B/s";
+  }
+  return capacity < 10'000 ? std::to_string(capacity) : short_number(static_cast<double>(capacity));
 }
 
 // The turns of its groups of clients, if there are any.
@@ -160,6 +159,10 @@ void show_status(const Json& status) {
   }
 }
 
+std::string measured_words(const Json& count) {
+  return control::count_words(control::three_digits(count.get<std::uint64_t>()));
+}
+
 std::string time_of(const Json& ns) { return control::time_words(ns.get<std::uint64_t>()); }
 
 // Of each request, and of all in the window.
@@ -172,7 +175,7 @@ void show_delays(const Json& delays) {
   const auto all = delays["wait_ns"].get<std::uint64_t>();
   const auto each = [&](std::uint64_t ns) { return requests == 0 ? 0 : ns / requests; };
   fmt::print("last {}: {} requests waited {} on average ({} in total), because:\n",
-             time_of(delays["window_ns"]), control::count_words(requests),
+             time_of(delays["window_ns"]), measured_words(delays["requests"]),
              control::time_words(each(all)), control::time_words(all));
   static constexpr std::array<std::pair<const char*, const char*>, 5> kCauses = {
       {{"limit", "the limit of its rule"},
@@ -227,32 +230,19 @@ void show_explanation(const Json& it) {
     fmt::print("reserved  {}{}/s, which go before requests of others\n", short_number(reserve),
                it["reserve_unit"] == "bytes" ? "B" : " operations");
   }
-  fmt::print("served    {} requests, {}B; {} waiting now\n",
-             control::count_words(it["served"].get<std::uint64_t>()),
-             short_number(it["bytes"].get<double>()), it["waiting"].get<std::uint64_t>());
+  fmt::print("served    {} requests, {}; {} waiting now\n", measured_words(it["served"]),
+             control::size_words(it["bytes"].get<std::uint64_t>()), measured_words(it["waiting"]));
   show_delays(it["delays"]);
   if (!it.contains("job")) return;
-  const Json& job = it["job"];
-  const auto nodes = job["nodes"].get<std::uint64_t>();
-  const auto weight = job["weight"].get<std::uint64_t>();
-  fmt::print(
-      "job       {}, {} {}{}, share {}\n", job["job"].get<std::string>(), nodes,
-      nodes == 1 ? "node" : "nodes",
-      weight == nodes ? "" : fmt::format(", weight {} by its rule", weight),
-      job["share"].is_null() ? "not known yet" : short_number(job["share"].get<double>()) + "/s");
-  const auto record = job["record"].get<std::int64_t>();
-  fmt::print("record    {}; since the start it has lent {} and borrowed {} tokens\n",
-             record > 0   ? fmt::format("other jobs owe it {} tokens", record)
-             : record < 0 ? fmt::format("it owes {} tokens to other jobs", -record)
-                          : "no debt",
-             job["lent"].get<std::uint64_t>(), job["borrowed"].get<std::uint64_t>());
+  if (it["standing"].empty()) return;
+  fmt::print("job       {}\n", it["job"]["job"].get<std::string>());
+  for (const Json& sentence : it["standing"]) fmt::print("  {}\n", sentence.get<std::string>());
   for (const auto& [key, what] : {std::pair{"debtors", "debtors"}, {"lenders", "lenders"}}) {
     std::string line;
     for (const Json& one : it[key]) {
-      line +=
-          fmt::format(" {} ({})", one["job"].get<std::string>(), one["tokens"].get<std::int64_t>());
+      line += fmt::format(" {} ({})", one["job"].get<std::string>(), measured_words(one["tokens"]));
     }
-    if (!line.empty()) fmt::print("  {:<8}{}\n", what, line);
+    if (!line.empty()) fmt::print("  {:<7}{}\n", what, line);
   }
 }
 
@@ -500,15 +490,19 @@ Json Remote::get(const std::string& target) const { return parsed(ask("GET", tar
 std::string short_number(double number) {
   static constexpr std::array<const char*, 5> kUnits = {"", "k", "M", "G", "T"};
   std::size_t unit = 0;
-  while (std::fabs(number) >= 10'000 && unit + 1 < kUnits.size()) number /= 1000, ++unit;
-  return unit == 0 ? fmt::format("{:.0f}", number) : fmt::format("{:.1f}{}", number, kUnits[unit]);
+  while (std::fabs(number) >= 999.5 && unit + 1 < kUnits.size()) number /= 1000, ++unit;
+  if (unit == 0) return fmt::format("{:.0f}", number);
+  const double size = std::fabs(number);
+  return fmt::format("{:.{}f}{}", number, size < 9.995 ? 2 : size < 99.95 ? 1 : 0, kUnits[unit]);
 }
 
 std::string short_time(double ns) {
   static constexpr std::array<std::pair<double, const char*>, 3> kUnits = {
       {{1e9, "s"}, {1e6, "ms"}, {1e3, "us"}}};
   for (const auto& [size, unit] : kUnits) {
-    if (ns >= size) return fmt::format("{:.1f}{}", ns / size, unit);
+    if (ns < size) continue;
+    const double number = ns / size;
+    return fmt::format("{:.{}f}{}", number, number < 9.995 ? 2 : number < 99.95 ? 1 : 0, unit);
   }
   return fmt::format("{:.0f}ns", ns);
 }

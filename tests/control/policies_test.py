@@ -166,14 +166,14 @@ class Answers(unittest.TestCase):
                 self.assertEqual((status, error), (0, ""), name)
                 first, cure = out.splitlines()[:2]
                 self.assertRegex(first, r"^(dd\.0|one/\*) is limited by rule 'one' "
-                                        r"\(50 operations/s\)")
+                                        r"\(50 operations/s for all its requests together\)$")
                 self.assertRegex(cure, r"^to change it: weir rule change one rate=\d+$")
                 self.assertRegex(out, r"last [0-9.]+ m?s: 200 requests waited [0-9.]+ m?s on "
                                       r"average \([0-9.]+ s in total\), because:")
             told = json.loads(it.weir("explain", "wide", "--json")[1])
             self.assertEqual(told["cause"], "limit")
             self.assertRegex(told["cure"], r"^weir rule change wide bps=200")
-            self.assertIn("rule 'wide' (100.0 kB/s)", told["verdict"])
+            self.assertIn("rule 'wide' (100 kB/s)", told["verdict"])
             cure = re.split(r"\s+", told["cure"])[1:]
             self.assertEqual(it.weir(*cure), (0, "", ""), "the command can be pasted")
             for client in clients:

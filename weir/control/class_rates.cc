@@ -20,13 +20,15 @@ std::unordered_map<std::string, DelaySums> delays_of(const ServiceSnapshot& serv
   std::unordered_map<std::string_view, FieldSet> keys;  // by rule
   for (const ClassSnapshot& one : service.classes) keys.emplace(one.rule, one.by);
   std::unordered_map<std::string, DelaySums> delays;
-  for (std::size_t i = 0; i < service.waits.size() && i < service.wait_rule_names.size(); ++i) {
+  for (std::size_t i = 0; i < service.waits.size() && i < service.wait_rules.size(); ++i) {
     const WaitView& wait = service.waits[i];
-    const std::string& rule = service.wait_rule_names[i];
-    const auto by = keys.find(rule);
-    if (by == keys.end() || wait.head != Head::kRegular) continue;
-    DelaySums& sums = delays[class_name(rule, wait.key, by->second, false)];
-    for (std::size_t cause = 0; cause < kDelays; ++cause) sums[cause] += wait.delays[cause];
+    if (wait.head != Head::kRegular) continue;
+    for (const std::string& rule : service.wait_rules[i]) {
+      const auto by = keys.find(rule);
+      if (by == keys.end()) continue;
+      DelaySums& sums = delays[class_name(rule, wait.key, by->second, false)];
+      for (std::size_t cause = 0; cause < kDelays; ++cause) sums[cause] += wait.delays[cause];
+    }
   }
   return delays;
 }

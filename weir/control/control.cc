@@ -108,6 +108,40 @@ std::string reason_of(const Target& target, const Attributes& key) {
   return rules->rules(Head::kRegular).explain(key, 0);
 }
 
+// What is explained, and for which question (Explained::asked_for).
+struct Question {
+  std::string name;
+  std::string service;  // empty: all
+  std::string asked_for = {};
+};
+
+// About the job that waits most of those that the export has served.
+Result<Question> question_of_export(serve::ServedExport& served, Instant now) {
+  const JobStats& stats = served.service->target.stats();
+  const auto delay_of = [](const JobStats::Entry& entry) {
+    return std::pair(entry.waiting().requests, entry.wait_sum);
+  };
+  const JobStats::Entry* most = nullptr;
+  const auto& jobs = served.stats.jobs(now);
+  for (const OpStats::Job& job : jobs) {
+    const JobStats::Entry* const entry = stats.find(job.id);
+    if (entry != nullptr && (most == nullptr || delay_of(*most) < delay_of(*entry))) most = entry;
+  }
+  const std::string name = quote(served.options.name);
+  if (most == nullptr) {
+    return fail(std::errc::no_such_file_or_directory, "export " + name,
+                "has served no job in the last minutes", "weir top lists the classes");
+  }
+  const std::string job = printable_id(most->job.text());
+  return Question{
+      .name = "job=" + job,
+      .service = served.service->name,
+      .asked_for = jobs.size() == 1
+                       ? fmt::format("export {} serves one job: ", name)
+                       : fmt::format("export {} serves {} jobs, of which {} waits most: ", name,
+                                     jobs.size(), job)};
+}
+
 WaitHistory::OfService waits_of(const Target& target, Instant now) {
   WaitHistory::OfService waits{now};
   if (const RuleView* const rules = target.rules(Head::kRegular)) {
@@ -156,6 +190,10 @@ class HttpControl final : public Control {
   void get(const HttpRequest& request, const Reply& reply);
   void read_params_of(const HttpRequest& request, const Reply& reply);
   void explain(const HttpRequest& request, const Reply& reply);
+  void explain_export(const std::string& name, const std::string& service, const Reply& reply);
+  void explain_class(const Question& question, const Reply& reply);
+  void answer_question(const Question& question, const Snapshot& shot, const std::string& reason,
+                       const Reply& reply) const;
   void list_history(const HttpRequest& request, const Reply& reply) const;
   void list_jobs(const Reply& reply);
   void forget_ended_jobs();
@@ -442,43 +480,81 @@ void HttpControl::list_locks(const HttpRequest& request, const Reply& reply) {
 void HttpControl::explain(const HttpRequest& request, const Reply& reply) {
   const std::string name(request.find("name").value_or(""));
   const std::string service(request.find("service").value_or(""));
-  const auto taker = std::make_shared<SnapshotTaker>(ClassQuery(name));
-  take(taker, [this, name, service, reply](Result<Snapshot> taken) {
+  constexpr std::string_view kExport = "export=";
+  if (!name.starts_with(kExport)) return explain_class({name, service}, reply);
+  explain_export(name.substr(kExport.size()), service, reply);
+}
+
+// Explains the job that waits most of those that the export has served.
+void HttpControl::explain_export(const std::string& name, const std::string& service,
+                                 const Reply& reply) {
+  ask<Question>(
+      [name, service](serve::Server& server) -> Result<Question> {
+        for (const auto& served : server.exports()) {
+          if (served->options.name != name) continue;
+          if (!service.empty() && served->service->name != service) break;
+          return question_of_export(*served, server.now());
+        }
+        return fail(std::errc::no_such_file_or_directory, "no export named " + quote(name),
+                    service.empty() ? "" : "in service " + quote(service),
+                    "weir status --json lists them");
+      },
+      [this, reply](const Result<Question>& question) {
+        if (!question) return reply(error_response(question.error()));
+        explain_class(*question, reply);
+      });
+}
+
+void HttpControl::explain_class(const Question& question, const Reply& reply) {
+  const auto taker = std::make_shared<SnapshotTaker>(ClassQuery(question.name));
+  take(taker, [this, question, reply](Result<Snapshot> taken) {
     if (!taken) return reply(error_response(taken.error()));
-    const auto shot = std::make_shared<const Snapshot>(std::move(*taken));
-    const auto is_it = [&](const ServiceSnapshot& one) { return one.name == service; };
+    const auto shot = std::make_shared<Snapshot>(std::move(*taken));
+    const auto& [name, service, asked_for] = question;
+    const auto is_it = [&](const ServiceSnapshot& one) { return one.name == question.service; };
     if (!service.empty() && std::none_of(shot->services.begin(), shot->services.end(), is_it)) {
       return reply(error_response(404, "no service named " + quote(service)));
     }
     const auto found = find_class(*shot, service, name);
+    // The job of a user who claims none.
+    constexpr std::string_view kUid = "uid=";
+    if (!found && name.starts_with(kUid)) {
+      return explain_class({"job=uid." + name.substr(kUid.size()), service}, reply);
+    }
     if (!found) return reply(error_response(not_explained(*shot, service, name)));
-    const Attributes key = found->key;
     const std::string in = shot->services[found->service].name;
-    const auto then = [this, shot, name, service, reply](const Result<std::string>& told) {
-      const std::string reason = told.value_or("");
-      const std::size_t tab = std::min(reason.find('\t'), reason.size());
-      const auto under = find_class(*shot, service, name, reason.substr(0, tab));
-      if (!under || under->found == nullptr) {
-        return reply(error_response(not_explained(*shot, service, name)));
-      }
-      // The reason is that of layer 0; a class of another layer is described by its rule.
-      const bool is_its_rule = reason.substr(0, tab) == under->found->rule;
-      reply({.body =
-                 explain_json(*shot, *under, history_,
-                              is_its_rule ? reason.substr(std::min(tab + 1, reason.size())) : "")});
+    const auto then = [this, shot, question, reply](const Result<std::string>& reason) {
+      answer_question(question, *shot, reason.value_or(""), reply);
     };
     if (lock_target_ != nullptr && in == lock_target_->service()) {
       std::string reason;
-      lock_target_->look([&](const Target& target, Instant) { reason = reason_of(target, key); });
+      if (locks_ != nullptr) shot->locks = locks_->view();
+      lock_target_->look(
+          [&](const Target& target, Instant) { reason = reason_of(target, found->key); });
       return then(reason);
     }
     ask<std::string>(
-        [key, in](serve::Server& server) -> Result<std::string> {
+        [key = found->key, in](serve::Server& server) -> Result<std::string> {
           const serve::Service* const there = server.find_service(in);
           return there == nullptr ? "" : reason_of(there->target, key);
         },
         then);
   });
+}
+
+// `reason` is the name of the rule in layer 0, a tab and why it matches.
+void HttpControl::answer_question(const Question& question, const Snapshot& shot,
+                                  const std::string& reason, const Reply& reply) const {
+  const std::size_t tab = std::min(reason.find('\t'), reason.size());
+  auto under = find_class(shot, question.service, question.name, reason.substr(0, tab));
+  if (!under || under->found == nullptr) {
+    return reply(error_response(not_explained(shot, question.service, question.name)));
+  }
+  under->asked_for = question.asked_for;
+  // A class of another layer is described by its rule.
+  const bool is_its_rule = reason.substr(0, tab) == under->found->rule;
+  reply({.body = explain_json(shot, *under, history_,
+                              is_its_rule ? reason.substr(std::min(tab + 1, reason.size())) : "")});
 }
 
 void HttpControl::list_history(const HttpRequest& request, const Reply& reply) const {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -20,6 +21,10 @@ namespace {
 constexpr std::uint64_t kNsPerSecond = 1'000'000'000;
 // A shorter wait is no reason to change anything.
 constexpr std::uint64_t kShortWait = 100'000;
+// Requests in less time are a queue that fills, not a demand.
+constexpr Nanoseconds kAskedWindow = std::chrono::seconds{5};
+// A shorter time in the device is not slow.
+constexpr std::uint64_t kSlowDevice = 1'000'000;
 
 std::uint64_t per_second(std::uint64_t count, Nanoseconds time) {
   if (time <= Nanoseconds{0}) return 0;
@@ -46,30 +51,60 @@ const JobSnapshot* job_of(const ServiceSnapshot& service, const Explained& expla
   return nullptr;
 }
 
-bool is_of(const WaitView& wait, std::string_view rule, const Explained& explained) {
-  const ClassSnapshot& found = *explained.found;
+// The rules of a wait, one for each layer.
+const LayerRules& rules_at(const ServiceSnapshot& service, std::size_t at) {
+  static const LayerRules kNone{};
+  return at < service.wait_rules.size() ? service.wait_rules[at] : kNone;
+}
+
+bool has_rule(const LayerRules& rules, std::string_view name) {
+  return !name.empty() && std::find(rules.begin(), rules.end(), name) != rules.end();
+}
+
+// Whether the requests of a wait are in this class. Which are in an overflow class is not known.
+bool is_in(const WaitView& wait, const LayerRules& rules, const ClassSnapshot& one) {
+  return has_rule(rules, one.rule) && !one.is_overflow && wait.key.only(one.by) == one.key;
+}
+
+// The class of a rule in which the requests of a wait are; nullptr: it is not known.
+const ClassSnapshot* class_under(const ServiceSnapshot& service, const WaitView& wait,
+                                 std::string_view rule) {
+  const ClassSnapshot* overflow = nullptr;
+  for (const ClassSnapshot& one : service.classes) {
+    if (one.rule != rule) continue;
+    if (one.is_overflow) {
+      overflow = &one;
+    } else if (wait.key.only(one.by) == one.key) {
+      return &one;
+    }
+  }
+  return overflow;
+}
+
+bool is_of(const ServiceSnapshot& service, std::size_t at, const Explained& explained) {
+  const WaitView& wait = service.waits[at];
   if (explained.job && wait.key.job != *explained.job) return false;
-  if (found.by.empty() && rule != found.rule) return false;
-  return wait.key.only(found.by) == found.key;
+  return is_in(wait, rules_at(service, at), *explained.found);
 }
 
 WaitSpan span_of(const ServiceSnapshot& service, const Explained& explained,
                  const WaitHistory& history) {
-  const JobSnapshot* const job = job_of(service, explained);
   WaitSpan all;
+  std::set<JobId> jobs;  // whose device time is counted
   for (std::size_t i = 0; i < service.waits.size(); ++i) {
+    if (!is_of(service, i, explained)) continue;
     const WaitView& wait = service.waits[i];
-    const std::string_view rule =
-        i < service.wait_rule_names.size() ? std::string_view(service.wait_rule_names[i]) : "";
-    if (!is_of(wait, rule, explained)) continue;
-    const WaitSpan one = history.since(explained.service, wait,
-                                       job == nullptr ? DeviceSums{} : job->device, service.now);
+    const DeviceSums device =
+        i < service.wait_devices.size() ? service.wait_devices[i] : DeviceSums{};
+    const WaitSpan one = history.since(explained.service, wait, device, service.now);
     for (std::size_t cause = 0; cause < kDelays; ++cause) all.delays[cause] += one.delays[cause];
     all.requests += one.requests;
     all.arrived += one.arrived;
     all.waiting += one.waiting;
     all.from = std::min(all.from, one.from);
-    if (one.device.requests > all.device.requests) all.device = one.device;  // of one job
+    if (!jobs.insert(wait.key.job).second) continue;
+    all.device.requests += one.device.requests;
+    all.device.ns += one.device.ns;
   }
   return all;
 }
@@ -83,10 +118,62 @@ std::string conditions_of(const ServiceSnapshot& service, std::string_view rule)
 
 // The key of a request that matches the rule, if one was seen.
 Attributes key_under(const ServiceSnapshot& service, const ClassSnapshot& one) {
-  for (std::size_t i = 0; one.by.empty() && i < service.wait_rule_names.size(); ++i) {
-    if (service.wait_rule_names[i] == one.rule) return service.waits[i].key;
+  for (std::size_t i = 0; one.by.empty() && i < service.waits.size(); ++i) {
+    if (has_rule(rules_at(service, i), one.rule)) return service.waits[i].key;
   }
   return one.key;
+}
+
+// The class that holds the requests of `explained`: of those that limit them, the one whose bucket
+// has the least in it. nullptr: none of them is known.
+const ClassSnapshot* empty_bucket(const ServiceSnapshot& service, const Explained& explained) {
+  const auto limit_of = [&](std::size_t at) {
+    return service.waits[at].delays[static_cast<std::size_t>(Delay::kLimit)];
+  };
+  std::optional<std::size_t> most;  // the queue that has waited longest
+  for (std::size_t i = 0; i < service.waits.size(); ++i) {
+    if (is_of(service, i, explained) && (!most || limit_of(*most) < limit_of(i))) most = i;
+  }
+  // In millionths of the depth, so that a large bucket is comparable with a small one.
+  const auto fill = [](const ClassSnapshot& one) {
+    const auto of = [](std::uint64_t level, std::uint64_t depth) {
+      return static_cast<unsigned __int128>(level) * 1'000'000 / std::max<std::uint64_t>(depth, 1);
+    };
+    constexpr unsigned __int128 kFull = 2'000'000;
+    return std::min(one.rate > 0 ? of(one.level, one.depth) : kFull,
+                    one.bps > 0 ? of(one.byte_level, one.byte_depth) : kFull);
+  };
+  const ClassSnapshot* least = nullptr;
+  const auto see = [&](const ClassSnapshot* one) {
+    if (one == nullptr || (one->rate == 0 && one->bps == 0)) return;
+    if (least == nullptr || fill(*one) < fill(*least)) least = one;
+  };
+  if (!most) see(explained.found);
+  for (unsigned layer = 0; most && layer < kLayers; ++layer) {
+    const std::string& rule = rules_at(service, *most)[layer];
+    if (!rule.empty()) see(class_under(service, service.waits[*most], rule));
+  }
+  return least;
+}
+
+// A word that a shell passes on as it is.
+std::string shell_word(const std::string& word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+:,./_-";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
+}
+
+// Whether requests of the job are in the class.
+bool has_wait_in(const ServiceSnapshot& service, const JobId& job, const ClassSnapshot& one) {
+  for (std::size_t i = 0; i < service.waits.size(); ++i) {
+    if (service.waits[i].key.job == job && is_in(service.waits[i], rules_at(service, i), one)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 // ---- the answer ----
@@ -96,36 +183,63 @@ std::string tokens_rate(std::uint64_t rate, const ServiceSnapshot& service) {
                                           : rate_words(rate, service.capacity_unit);
 }
 
-Verdict limited(const ServiceSnapshot& service, const ClassSnapshot& found, const std::string& who,
+// The limit of the rule itself; that of a class may be this server's part of it.
+const RuleSnapshot* rule_of(const ServiceSnapshot& service, std::string_view name) {
+  for (const RuleSnapshot& one : service.rules) {
+    if (one.name == name) return &one;
+  }
+  return nullptr;
+}
+
+std::string limit_words(std::uint64_t limit, bool is_bytes) {
+  return is_bytes ? bandwidth_words(limit) : rate_words(limit, "operations");
+}
+
+Verdict limited(const ServiceSnapshot& service, const Explained& explained, const std::string& who,
                 const WaitSpan& span) {
-  if (found.rate == 0 && found.bps == 0) {
+  const ClassSnapshot* const by = empty_bucket(service, explained);
+  if (by == nullptr) {
     return {.cause = "limit",
-            .text = who +
-                    " is limited by a rule of a higher layer that it also matches; weir rule "
-                    "list shows them",
+            .text = who + " is limited by a rule of another layer; weir rule list shows them",
             .cure = ""};
   }
-  const bool by_bytes = found.bps > 0 && (found.rate == 0 || found.byte_level * found.depth <
-                                                                 found.level * found.byte_depth);
-  const std::uint64_t asked = per_second(span.arrived, service.now - span.from);
-  std::string text =
-      fmt::format("{} is limited by rule {} ({}{})", who, quote(found.rule),
-                  by_bytes ? bandwidth_words(found.bps) : rate_words(found.rate, "operations"),
-                  found.is_of_cluster ? " on this server, its part of a limit of the cluster" : "");
-  // Requests that wait count too: a queue that has just filled is not a demand.
-  if (!by_bytes && asked > found.rate + found.rate / 4) {
-    text += fmt::format("; it asked for {}", rate_words(asked, "operations"));
+  const bool is_bytes =
+      by->bps > 0 && (by->rate == 0 || by->byte_level * by->depth < by->level * by->byte_depth);
+  const std::uint64_t limit = is_bytes ? by->bps : by->rate;
+  const RuleSnapshot* const rule = rule_of(service, by->rule);
+  std::uint64_t whole = limit;
+  std::string text = fmt::format("{} is limited by rule {}", who, quote(by->rule));
+  if (rule != nullptr && rule->layer > 0) text += fmt::format(" in layer {}", rule->layer);
+  if (by->is_of_cluster) {
+    if (rule != nullptr) whole = std::max(limit, is_bytes ? rule->bps : rule->rate);
+    text += fmt::format(" (this server's slice of the cluster's {}: {}",
+                        limit_words(whole, is_bytes), limit_words(limit, is_bytes));
+  } else {
+    text += " (" + limit_words(limit, is_bytes);
+  }
+  text += by->is_overflow  ? " for all classes that found no room)"
+          : by->by.empty() ? " for all its requests together)"
+                           : ")";
+  // Requests that wait count too, and a queue that has just filled is not a demand.
+  const bool is_long = service.now - span.from >= kAskedWindow;
+  const std::uint64_t asked = is_long ? per_second(span.arrived, service.now - span.from) : 0;
+  const bool is_own = !by->by.empty() && !by->is_overflow && !by->is_of_cluster;
+  const bool asks_more = is_own && !is_bytes && asked > limit + limit / 4;
+  if (asks_more) {
+    text += fmt::format("; it asked for {}", rate_words(three_digits(asked), "operations"));
   }
   RuleKeys more;
-  if (by_bytes) {
-    more.bps = Rate::per_second(2 * found.bps);
+  if (is_bytes) {
+    more.bps = Rate::per_second(2 * whole);
   } else {
-    const std::uint64_t rate = std::max(2 * found.rate, asked);
+    const std::uint64_t rate = std::max(2 * whole, asks_more ? three_digits(asked) : 0);
     more.rate = static_cast<std::uint32_t>(std::min<std::uint64_t>(rate, kRateMax));
   }
-  return {"limit", text,
-          fmt::format("weir {} {}", found.is_of_cluster ? "cluster rule" : "rule",
-                      print(change_of(found.rule, more)))};
+  return {.cause = "limit",
+          .text = text,
+          .cure = fmt::format("weir {} {}", by->is_of_cluster ? "cluster rule" : "rule",
+                              print(change_of(by->rule, more))),
+          .limited_by = by->name()};
 }
 
 Verdict out_of_share(const ServiceSnapshot& service, const JobSnapshot* job,
@@ -138,20 +252,53 @@ Verdict out_of_share(const ServiceSnapshot& service, const JobSnapshot* job,
                   tokens_rate(*job->share, service), job->nodes, job->nodes == 1 ? "" : "s");
   if (job->record < 0) {
     text += fmt::format(", and repays {} tokens to other jobs",
-                        count_words(static_cast<std::uint64_t>(-job->record)));
+                        count_words(three_digits(static_cast<std::uint64_t>(-job->record))));
   }
-  return {"share", text,
-          fmt::format("weir job set {} {}", printable_id(job->job.text()), 2 * job->nodes)};
+  return {
+      "share", text,
+      fmt::format("weir job set {} {}", shell_word(printable_id(job->job.text())), 2 * job->nodes)};
+}
+
+// Whether the job gets its share and others get theirs: then a larger share would help.
+bool gets_its_share(const ServiceSnapshot& service, const JobSnapshot* job, const WaitSpan& span) {
+  if (job == nullptr || !job->share || !service.capacity || service.capacity_unit != "operations") {
+    return false;
+  }
+  const std::uint64_t left = span.requests - std::min(span.requests, span.waiting);
+  const std::uint64_t served = per_second(left, service.now - span.from);
+  return *job->share < *service.capacity - *service.capacity / 20 &&
+         served >= *job->share - *job->share / 10;
 }
 
 Verdict behind_others(const ServiceSnapshot& service, const std::string& who) {
-  if (service.groups && !service.groups->preferred.empty()) {
+  const auto& groups = service.groups;
+  if (groups && groups->groups.size() > 1 && groups->step != "inactive" &&
+      groups->step != "mixed") {
+    const std::string turn = groups->preferred.empty() ? ""
+                                                       : fmt::format("; now it is that of group {}",
+                                                                     quote(groups->preferred));
     return {"order",
-            fmt::format("{} waits for its turn: requests of group {} go first", who,
-                        quote(service.groups->preferred)),
+            fmt::format("{} waits for its group's turn: groups of clients take turns{}", who, turn),
             ""};
   }
   return {"order", who + " waits while requests of other classes or jobs run, which go first", ""};
+}
+
+// Requests of locks that have passed the scheduler may wait in the table for room.
+std::optional<Verdict> out_of_room(std::span<const lock::NamespaceView> locks,
+                                   const std::string& who) {
+  for (const lock::NamespaceView& one : locks) {
+    if (one.parked == 0) continue;
+    return Verdict{
+        "volume",
+        fmt::format("{} waits for room in namespace {}: {} locks are granted, its limit is {}, and "
+                    "{} requests wait until clients give up locks that they do not use",
+                    who, quote(one.name), count_words(static_cast<std::uint64_t>(one.granted)),
+                    count_words(static_cast<std::uint64_t>(one.limit)), count_words(one.parked)),
+        fmt::format("weir lctl set_param ldlm.namespaces.{}.pool.limit={}", shell_word(one.name),
+                    2 * one.limit)};
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -224,9 +371,9 @@ std::optional<Explained> find_class(const Snapshot& shot, std::string_view servi
           (!one.by.has(Field::kJobid) && !one.by.empty() && key_name(one.key, one.by) == name)) {
         best = Explained{at, &one, one.key, is_jobs ? job : std::nullopt};
       }
-      // The class of a whole rule is that of a job whose requests match the rule.
-      if (is_seen && one.by.empty() && one.rule == rule && !best) {
-        of_key = Explained{at, &one, {}, job};
+      // A class without jobs is that of a job whose requests are in it.
+      if (is_seen && one.rule == rule && !best && (one.by.empty() || has_wait_in(in, *job, one))) {
+        of_key = Explained{at, &one, one.key, job};
       }
     }
     if (best || of_key || !job || !in.has_rules) continue;
@@ -246,8 +393,17 @@ std::optional<Explained> find_class(const Snapshot& shot, std::string_view servi
 
 Error not_explained(const Snapshot& shot, std::string_view service, std::string_view name) {
   std::string policy;
+  const auto id = read_id(bare(name));
   for (const ServiceSnapshot& one : shot.services) {
     if (!service.empty() && one.name != service) continue;
+    const bool is_seen = id && std::any_of(one.jobs.begin(), one.jobs.end(),
+                                           [&](const auto& job) { return job.job == JobId(*id); });
+    if (one.has_rules && is_seen) {
+      return {std::errc::no_such_file_or_directory, "job " + quote(bare(name)),
+              "is known, but not its class: under policy " + quote(policy_text(one)) +
+                  " other fields than the job determine it, or too many classes are busy",
+              "explain its class, client or user; weir top lists the classes"};
+    }
     if (one.has_rules) {
       return {std::errc::no_such_file_or_directory, "",
               "no class, job or rule named " + quote(bare(name)),
@@ -260,25 +416,30 @@ Error not_explained(const Snapshot& shot, std::string_view service, std::string_
           "explain requires policy " + policies_with_rules()};
 }
 
-Verdict verdict_of(const ServiceSnapshot& service, const Explained& explained,
-                   const WaitSpan& span) {
-  const ClassSnapshot& found = *explained.found;
-  const std::string who = explained.job ? printable_id(explained.job->text()) : found.name();
+Verdict verdict_of(const ServiceSnapshot& service, const Explained& explained, const WaitSpan& span,
+                   std::span<const lock::NamespaceView> locks) {
+  const std::string who =
+      explained.job ? printable_id(explained.job->text()) : explained.found->name();
+  const std::uint64_t wait = span.wait_each();
+  const std::uint64_t device = span.device_each();
+  const bool is_throttled =
+      span.from != kNever && span.requests > 0 && wait >= kShortWait && wait >= device / 10;
+  if (!is_throttled) {
+    if (auto room = out_of_room(locks, who)) return *room;
+  }
   if (span.from == kNever) {
     return {"unknown", who + " is not measured: too many classes are busy, or it was idle", ""};
   }
-  const std::string window =
-      time_words(static_cast<std::uint64_t>((service.now - span.from).count()));
   if (span.requests == 0) {
-    return {"none", fmt::format("{} has sent no requests in the last {}", who, window), ""};
+    const auto window = static_cast<std::uint64_t>((service.now - span.from).count());
+    return {"none", fmt::format("{} has sent no requests in the last {}", who, time_words(window)),
+            ""};
   }
-  const std::uint64_t wait = span.wait_each();
-  const std::uint64_t device = span.device_each();
-  if (wait < kShortWait || wait < device / 10) {
+  if (!is_throttled) {
     std::string text =
         fmt::format("{} is not throttled: its requests wait {} on average", who, time_words(wait));
     if (device > 0) text += fmt::format(", and the device takes {}", time_words(device));
-    return {device > wait ? "device" : "none", text, ""};
+    return {device >= kSlowDevice ? "device" : "none", text, ""};
   }
   if (device > wait) {
     return {"device",
@@ -287,11 +448,16 @@ Verdict verdict_of(const ServiceSnapshot& service, const Explained& explained,
             ""};
   }
   const auto most = std::max_element(span.delays.begin(), span.delays.end());
-  switch (static_cast<Delay>(most - span.delays.begin())) {
+  const auto cause = static_cast<Delay>(most - span.delays.begin());
+  const JobSnapshot* const job = job_of(service, explained);
+  // At its capacity, a target gives each job its share by order.
+  const bool is_ordered = cause == Delay::kOrder || cause == Delay::kRoot;
+  if (is_ordered && gets_its_share(service, job, span)) return out_of_share(service, job, who);
+  switch (cause) {
     case Delay::kLimit:
-      return limited(service, found, who, span);
+      return limited(service, explained, who, span);
     case Delay::kShare:
-      return out_of_share(service, job_of(service, explained), who);
+      return out_of_share(service, job, who);
     case Delay::kRoot:
       return {"root",
               fmt::format(
@@ -299,34 +465,81 @@ Verdict verdict_of(const ServiceSnapshot& service, const Explained& explained,
                   service.capacity ? " of " + tokens_rate(*service.capacity, service) : "", who),
               ""};
     case Delay::kSlot:
-      return {"slot",
-              fmt::format("{} waits for the device: all {} slots of service {} are busy", who,
-                          service.slots.count, service.name),
-              ""};
+      return {
+          "slot",
+          fmt::format("{} waits for the device: all {} slots of service {} are busy{}", who,
+                      service.slots.count, service.name,
+                      device > 0 ? fmt::format(", {} for each request", time_words(device)) : ""),
+          ""};
     case Delay::kOrder:
       break;
   }
   return behind_others(service, who);
 }
 
+std::vector<std::string> standing_of(const ServiceSnapshot& service, const JobSnapshot& job,
+                                     const Verdict& verdict) {
+  std::vector<std::string> all;
+  const auto tokens = [](std::int64_t number) {
+    return count_words(three_digits(static_cast<std::uint64_t>(std::abs(number)))) + " tokens";
+  };
+  const auto& weights = service.share_weights;
+  const bool is_weighed = job.share && service.capacity && weights && weights->sum >= job.weight;
+  if (is_weighed) {
+    const auto entitled = static_cast<std::uint64_t>(
+        static_cast<unsigned __int128>(*service.capacity) * job.weight / weights->sum);
+    all.push_back(fmt::format("{} of {} {}, entitled to {}", count_words(job.weight),
+                              count_words(weights->sum),
+                              job.weight == job.nodes ? "nodes" : "parts by weight",
+                              tokens_rate(three_digits(entitled), service)));
+    const std::string now = "share now " + tokens_rate(three_digits(*job.share), service);
+    if (verdict.cause == "limit") {
+      all.push_back(now + "; its own limit holds it, so it neither lends nor borrows");
+    } else if (*job.share + *job.share / 50 < entitled) {
+      all.push_back(now + (job.record < 0 ? "; it repays other jobs with the rest"
+                                          : "; it lends the rest to other jobs"));
+    } else if (*job.share > entitled + entitled / 50) {
+      all.push_back(now + (job.record < 0 ? "; it borrows the difference from other jobs"
+                                          : "; other jobs repay it with the difference"));
+    } else {
+      all.push_back(now);
+    }
+  } else {
+    all.push_back(
+        fmt::format("{} node{}, share {}", count_words(job.nodes), job.nodes == 1 ? "" : "s",
+                    job.share ? tokens_rate(three_digits(*job.share), service) : "not known yet"));
+  }
+  if (job.record > 0) all.push_back("other jobs owe it " + tokens(job.record));
+  if (job.record < 0) all.push_back("it owes other jobs " + tokens(job.record));
+  if (job.lent > 0 || job.borrowed > 0) {
+    all.push_back(fmt::format("within periods it has lent {} and borrowed {} since the start",
+                              tokens(static_cast<std::int64_t>(job.lent)),
+                              tokens(static_cast<std::int64_t>(job.borrowed))));
+  }
+  return all;
+}
+
 std::string explain_json(const Snapshot& shot, const Explained& explained,
                          const WaitHistory& history, std::string_view reason) {
   const ServiceSnapshot& service = shot.services[explained.service];
   const WaitSpan span = span_of(service, explained, history);
-  const Verdict verdict = verdict_of(service, explained, span);
+  const Verdict verdict = verdict_of(service, explained, span, shot.locks);
   Json json = class_json(*explained.found);
   json["service"] = service.name;
   json["reason"] =
       reason.empty() ? conditions_of(service, explained.found->rule) : std::string(reason);
   json["policy"] = policy_text(service);
   json["cause"] = verdict.cause;
-  json["verdict"] = verdict.text;
+  json["verdict"] = explained.asked_for + verdict.text;
   json["cure"] = verdict.cure.empty() ? Json(nullptr) : Json(verdict.cure);
+  json["limited_by"] = verdict.limited_by.empty() ? Json(nullptr) : Json(verdict.limited_by);
+  json["standing"] = Json::array();
   if (const JobSnapshot* const job = job_of(service, explained)) {
     json["job"] = job_json(*job);
     const std::uint64_t owed = static_cast<std::uint64_t>(std::abs(job->record));
     json["owes"] = job->record < 0 ? owed : 0;
     json["is_owed"] = job->record > 0 ? owed : 0;
+    if (service.adaptive == "on") json["standing"] = standing_of(service, *job, verdict);
   }
   json["capacity"] = service.capacity ? Json(*service.capacity) : Json(nullptr);
   json["capacity_unit"] = service.capacity_unit;

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -66,9 +67,11 @@ struct Explained {
   const ClassSnapshot* found = nullptr;
   Attributes key = {};
   std::optional<JobId> job = {};  // if a job was asked for
+  std::string asked_for = {};  // what the job was chosen for, as the start of a sentence; or none
 };
-// A job may have had classes under several rules: the one under `rule` is preferred. A rule with
-// several classes is explained by the one that has waited longest.
+// `service` may be empty: all are searched. A job may have had classes under several rules: the one
+// under `rule` is preferred. A rule with several classes is explained by the one that has waited
+// longest.
 std::optional<Explained> find_class(const Snapshot& shot, std::string_view service,
                                     std::string_view name, std::string_view rule = {});
 // The reason why nothing was found: ENODEV under a policy without rules, otherwise ENOENT.
@@ -76,14 +79,21 @@ Error not_explained(const Snapshot& shot, std::string_view service, std::string_
 
 // The answer, and the command that would change it; none if no command would help.
 struct Verdict {
-  std::string cause;  // "limit", "share", "root", "slot", "order", "device", "none" or "unknown"
+  // "limit", "share", "root", "slot", "order", "device", "volume" (of locks), "none" or "unknown"
+  std::string cause;
   std::string text;
   std::string cure;
+  std::string limited_by = {};  // the class whose bucket is empty, if the cause is a limit
 };
-Verdict verdict_of(const ServiceSnapshot& service, const Explained& explained,
-                   const WaitSpan& span);
+// `locks`: the namespaces of the lock service, if that is the service.
+Verdict verdict_of(const ServiceSnapshot& service, const Explained& explained, const WaitSpan& span,
+                   std::span<const lock::NamespaceView> locks = {});
+// What the job is entitled to, has now, owes and is owed; sentences.
+std::vector<std::string> standing_of(const ServiceSnapshot& service, const JobSnapshot& job,
+                                     const Verdict& verdict);
 
-// `reason` is the result of RuleList::explain; empty: the conditions of its rule are shown.
+// `reason` is the result of RuleList::explain; empty: the conditions of its rule are shown. The
+// locks of `shot` are used, so they are empty for other services than that of the locks.
 std::string explain_json(const Snapshot& shot, const Explained& explained,
                          const WaitHistory& history, std::string_view reason);
 

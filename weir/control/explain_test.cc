@@ -58,6 +58,11 @@ TEST(Explain, TheVerdictNamesTheCauseAndTheCure) {
   EXPECT_EQ(told.cure, "");
   told = world.verdict(world.waited(Delay::kSlot));
   EXPECT_EQ(told.text, "dd.0 waits for the device: all 16 slots of service ost_io are busy");
+  WaitSpan busy = world.waited(Delay::kSlot);
+  busy.device = {10, 30 * kMs};
+  EXPECT_EQ(world.verdict(busy).text,
+            "dd.0 waits for the device: all 16 slots of service ost_io are busy, 3.00 ms for each "
+            "request");
   EXPECT_EQ(world.verdict(world.waited(Delay::kOrder)).cause, "order");
 }
 
@@ -71,12 +76,129 @@ TEST(Explain, ByteAndClusterLimitsAreNamedAsSuch) {
   EXPECT_EQ(told.text, "dd.0 is limited by rule 'dd' (5.6 MB/s)");
   EXPECT_EQ(told.cure, "weir rule change dd bps=11200kB");
   found.is_of_cluster = true;
+  world.service().rules.push_back({.name = "dd", .bps = 20'000'000});
   told = world.verdict(world.waited(Delay::kLimit));
-  EXPECT_TRUE(told.cure.starts_with("weir cluster rule change dd bps=")) << told.cure;
+  EXPECT_EQ(
+      told.text,
+      "dd.0 is limited by rule 'dd' (this server's slice of the cluster's 20 MB/s: 5.6 MB/s)");
+  EXPECT_EQ(told.cure, "weir cluster rule change dd bps=40MB") << "the limit, not the slice";
   found.rate = found.bps = 0;
   told = world.verdict(world.waited(Delay::kLimit));
-  EXPECT_NE(told.text.find("a rule of a higher layer"), std::string::npos);
+  EXPECT_NE(told.text.find("a rule of another layer"), std::string::npos);
   EXPECT_EQ(told.cure, "");
+}
+
+TEST(Explain, TheRuleWhoseBucketIsEmptyIsNamed) {
+  World world;
+  ServiceSnapshot& service = world.service();
+  service.classes.front().level = 3;
+  service.classes.push_back(
+      {.rule = "cap", .key = {}, .by = {}, .rate = 50, .depth = 3, .totals = {}});
+  service.rules.push_back({.name = "cap", .layer = 2});
+  WaitView wait{.waiting = 5, .begun = instant_at(0), .delays = {900}};
+  wait.key.job = JobId("dd.0");
+  service.waits.push_back(wait);
+  service.wait_rules.push_back({"dd", "", "cap", ""});
+  Verdict told = world.verdict(world.waited(Delay::kLimit));
+  EXPECT_EQ(told.text,
+            "dd.0 is limited by rule 'cap' in layer 2 (50 operations/s for all its requests "
+            "together)");
+  EXPECT_EQ(told.limited_by, "cap/*");
+  EXPECT_EQ(told.cure, "weir rule change cap rate=100");
+  service.classes.front().level = 0;
+  service.classes.back().level = 2;
+  EXPECT_EQ(world.verdict(world.waited(Delay::kLimit)).limited_by, "dd/dd.0");
+}
+
+TEST(Explain, ABacklogThatHasJustFilledIsNoDemand) {
+  World world;
+  WaitSpan span = world.waited(Delay::kLimit);
+  span.from = world.service().now - seconds{1};
+  EXPECT_EQ(world.verdict(span).text, "dd.0 is limited by rule 'dd' (100 operations/s)");
+}
+
+TEST(Explain, AtTheCapacityAJobThatGetsItsShareUsesItUp) {
+  World world;
+  WaitSpan span = world.waited(Delay::kOrder);
+  span.requests = 4200;
+  span.waiting = 200;
+  EXPECT_EQ(world.verdict(span).cause, "share");
+  EXPECT_EQ(world.verdict(span).cure, "weir job set dd.0 2");
+  span.waiting = 1000;
+  EXPECT_EQ(world.verdict(span).cause, "order") << "it gets less than its share";
+  span.waiting = 200;
+  world.service().jobs.front().share = 4000;
+  EXPECT_EQ(world.verdict(span).cause, "order") << "a larger share is impossible";
+}
+
+TEST(Explain, NamesInCommandsAreQuotedForTheShell) {
+  World world;
+  world.service().classes.front().key.job = JobId("$(reboot)'");
+  world.service().jobs.front().job = JobId("$(reboot)'");
+  const std::string name = printable_id("$(reboot)'");
+  const Verdict told =
+      verdict_of(world.service(), *find_class(world.shot, "", name), world.waited(Delay::kShare));
+  EXPECT_EQ(told.cure.find('$'), told.cure.find("'$") + 1) << told.cure;
+}
+
+TEST(Explain, GroupsTakeTurnsAndLocksWaitForRoom) {
+  World world;
+  world.service().groups = {.groups = {{"near"}, {"far"}}, .preferred = "far", .step = "own"};
+  EXPECT_EQ(
+      world.verdict(world.waited(Delay::kOrder)).text,
+      "dd.0 waits for its group's turn: groups of clients take turns; now it is that of group "
+      "'far'");
+  world.service().groups->step = "inactive";
+  EXPECT_NE(world.verdict(world.waited(Delay::kOrder)).text.find("which go first"),
+            std::string::npos);
+  lock::NamespaceView full{.name = "locks", .limit = 100, .granted = 125, .parked = 7};
+  const Explained explained = *find_class(world.shot, "", "dd.0");
+  const auto verdict = [&](const WaitSpan& span) {
+    return verdict_of(world.service(), explained, span, {&full, 1});
+  };
+  const Verdict told = verdict(world.waited(Delay::kLimit, 100));
+  EXPECT_EQ(told.cause, "volume");
+  EXPECT_EQ(
+      told.text,
+      "dd.0 waits for room in namespace 'locks': 125 locks are granted, its limit is 100, and "
+      "7 requests wait until clients give up locks that they do not use");
+  EXPECT_EQ(told.cure, "weir lctl set_param ldlm.namespaces.locks.pool.limit=200");
+  EXPECT_EQ(verdict(world.waited(Delay::kLimit)).cause, "limit") << "a longer wait comes first";
+  full.parked = 0;
+  EXPECT_EQ(verdict(world.waited(Delay::kLimit, 100)).cause, "none");
+}
+
+TEST(Explain, TheStandingOfAJobInWords) {
+  World world;
+  ServiceSnapshot& service = world.service();
+  service.share_weights = ShareWeights{.sum = 10, .jobs = 2};
+  JobSnapshot& job = service.jobs.front();
+  const auto standing = [&](std::string_view cause) {
+    return standing_of(service, job, {.cause = std::string(cause), .text = "", .cure = ""});
+  };
+  EXPECT_EQ(standing("none"),
+            (std::vector<std::string>{"1 of 10 nodes, entitled to 400 operations/s",
+                                      "share now 400 operations/s"}));
+  job.share = 100;
+  EXPECT_EQ(standing("none")[1], "share now 100 operations/s; it lends the rest to other jobs");
+  job.record = 54'723;
+  EXPECT_EQ(
+      standing("limit"),
+      (std::vector<std::string>{
+          "1 of 10 nodes, entitled to 400 operations/s",
+          "share now 100 operations/s; its own limit holds it, so it neither lends nor borrows",
+          "other jobs owe it 54,700 tokens"}));
+  job.record = -5;
+  job.lent = 7;
+  EXPECT_EQ(standing("none")[1], "share now 100 operations/s; it repays other jobs with the rest");
+  EXPECT_EQ(standing("none")[2], "it owes other jobs 5 tokens");
+  EXPECT_EQ(standing("none")[3],
+            "within periods it has lent 7 tokens and borrowed 0 tokens since the start");
+  job.share = 800;
+  EXPECT_EQ(standing("none")[1],
+            "share now 800 operations/s; it borrows the difference from other jobs");
+  service.share_weights.reset();
+  EXPECT_EQ(standing("none")[0], "1 node, share 800 operations/s");
 }
 
 TEST(Explain, ASlowDeviceIsNotThrottling) {
@@ -141,9 +263,18 @@ TEST(Words, AreShort) {
   EXPECT_EQ(time_words(25'000'000), "25.0 ms");
   EXPECT_EQ(time_words(28'700'000'000), "28.7 s");
   EXPECT_EQ(rate_words(200, "operations"), "200 operations/s");
-  EXPECT_EQ(rate_words(1'250'000, "operations"), "1.2 M operations/s");
+  EXPECT_EQ(rate_words(1'250'000, "operations"), "1.25 M operations/s");
+  EXPECT_EQ(rate_words(2'000'000, "operations"), "2 M operations/s");
   EXPECT_EQ(bandwidth_words(500), "500 B/s");
   EXPECT_EQ(bandwidth_words(5'600'000), "5.6 MB/s");
+  EXPECT_EQ(bandwidth_words(100'000), "100 kB/s");
+  EXPECT_EQ(bandwidth_words(999'999), "999 kB/s") << "never above its value";
+  EXPECT_EQ(size_words(5'472'300), "5.47 MB");
+  EXPECT_EQ(size_words(54'723), "54.7 kB");
+  EXPECT_EQ(size_words(7'000'000'000'000'000), "7,000 TB");
+  EXPECT_EQ(time_words(1'234'000'000'000), "1,230 s");
+  EXPECT_EQ(three_digits(5'472'300), 5'470'000U);
+  EXPECT_EQ(three_digits(999), 999U);
 }
 
 }  // namespace

@@ -239,16 +239,6 @@ SlotsSnapshot slots_shot(const Target& target) {
   return shot;
 }
 
-// The key of a wait has all fields that its rules can use.
-void add_wait_rules(ServiceSnapshot& shot, const Target& target) {
-  for (const WaitView& wait : shot.waits) {
-    const RuleView* const rules = target.rules(wait.head);
-    const Rule* const rule =
-        rules == nullptr ? nullptr : rules->rules(wait.head).match(wait.key, 0);
-    shot.wait_rule_names.emplace_back(rule == nullptr ? "" : rule->name());
-  }
-}
-
 void begin_target(const Target& target, const serve::Service* service, ServiceSnapshot& shot,
                   Instant now) {
   shot.now = now;
@@ -276,6 +266,17 @@ void begin_target(const Target& target, const serve::Service* service, ServiceSn
   shot.name = service->name;
   add_inactive_rules(shot, service->rules);
   if (service->groups != nullptr) shot.groups = groups_shot(*service->groups, target);
+}
+
+// Adds the weight of a job's share, if it was active lately: no other job holds one.
+void add_weight(const Controller& controller, const JobStats::Entry& entry, Instant now,
+                ServiceSnapshot& shot) {
+  constexpr Nanoseconds kShareMax = std::chrono::seconds{10};
+  if (!shot.share_weights || now - entry.last_seen > kShareMax) return;
+  const auto share = controller.share_of(entry.job);
+  if (!share) return;
+  shot.share_weights->sum += share->nodes;
+  if (++shot.share_weights->jobs > ServiceSnapshot::kWeighedJobsMax) shot.share_weights.reset();
 }
 
 }  // namespace
@@ -360,16 +361,28 @@ ClassQuery::ClassQuery(std::string name) : name_(std::move(name)) {
 }
 
 bool ClassQuery::may_be(const ClassView& view) const {
-  const FieldSet by = view.rule.by();
-  if (by.empty()) return true;  // one for each rule: it may be the class of a job
-  if (is_rule_) return view.rule.name() == name_;
+  if (view.rule.by().empty()) return true;  // one for each rule: it may be the class of a job
+  return is_named(view.rule, view.key, view.is_overflow);
+}
+
+bool ClassQuery::concerns(const Attributes& key,
+                          const std::array<const Rule*, kLayers>& rules) const {
+  if (!is_rule_ && !key.job.empty() && is_job(key.job)) return true;
+  return std::any_of(rules.begin(), rules.end(), [&](const Rule* rule) {
+    return rule != nullptr && is_named(*rule, key.only(rule->by()), false);
+  });
+}
+
+bool ClassQuery::is_named(const Rule& rule, const Attributes& key, bool is_overflow) const {
+  if (is_rule_) return rule.name() == name_;
+  const FieldSet by = rule.by();
   // A fast path for the usual classes.
-  if (by == FieldSet{Field::kJobid} && !view.is_overflow) {
-    return is_job(view.key.job) || view.rule.name() == name_;
+  if (by == FieldSet{Field::kJobid} && !is_overflow) {
+    return is_job(key.job) || rule.name() == name_;
   }
-  if (by.has(Field::kJobid) && view.key.job == whole_) return true;
-  const std::string key = view.is_overflow ? "(others)" : key_name(view.key, by);
-  return key == name_ || view.rule.name() == name_ || view.rule.name() + "/" + key == name_;
+  if (by.has(Field::kJobid) && key.job == whole_) return true;
+  const std::string text = is_overflow ? "(others)" : key_name(key, by);
+  return text == name_ || rule.name() == name_ || rule.name() + "/" + text == name_;
 }
 
 void SnapshotTaker::begin(serve::Server& server) {
@@ -405,37 +418,73 @@ void SnapshotTaker::begin(serve::Server& server) {
 
 bool SnapshotTaker::step_target(const Target& target, const serve::Service* service,
                                 ServiceSnapshot& shot, Instant now) {
-  const std::size_t step = query_ ? kSeekStep : kStep;
   switch (part_) {
     case Part::kHead:
       begin_target(target, service, shot, now);
-      add_wait_rules(shot, target);
+      add_wait_rules(target, shot);
       part_ = Part::kClasses;
       return false;
-    case Part::kClasses: {
-      const RuleView* const rules = target.rules(Head::kRegular);
-      const auto keep = [&](const ClassView& view) {
-        if (!query_ || query_->may_be(view)) shot.classes.push_back(class_shot(view));
-      };
-      const auto next =
-          rules == nullptr ? std::nullopt : rules->visit_classes(at_, step, now, keep);
-      at_ = next.value_or(0);
-      if (!next) part_ = Part::kJobs;
+    case Part::kClasses:
+      if (step_classes(target, shot, now)) part_ = Part::kJobs;
       return false;
-    }
     case Part::kJobs:
-      return step_jobs(target, shot);
+      return step_jobs(target, shot, now);
     case Part::kTimes:
       break;
   }
   return step_times(target.stats(), shot);
 }
 
-bool SnapshotTaker::step_jobs(const Target& target, ServiceSnapshot& shot) {
+// The key of a wait has all fields that its rules can use.
+void SnapshotTaker::add_wait_rules(const Target& target, ServiceSnapshot& shot) {
+  companions_.clear();
+  for (const WaitView& wait : shot.waits) {
+    const RuleView* const view = target.rules(wait.head);
+    std::array<const Rule*, kLayers> rules{};
+    LayerRules& names = shot.wait_rules.emplace_back();
+    for (unsigned layer = 0; layer < kLayers && view != nullptr; ++layer) {
+      rules[layer] = view->rules(wait.head).match(wait.key, layer);
+      if (rules[layer] != nullptr) names[layer] = rules[layer]->name();
+    }
+    shot.wait_devices.push_back(device_of(target.stats().find(wait.key.job)));
+    if (!query_ || !query_->concerns(wait.key, rules)) continue;
+    for (const Rule* const rule : rules) {
+      if (rule != nullptr) companions_[rule->name()].insert(wait.key.only(rule->by()));
+    }
+  }
+}
+
+bool SnapshotTaker::step_classes(const Target& target, ServiceSnapshot& shot, Instant now) {
+  const RuleView* const rules = target.rules(Head::kRegular);
+  if (rules == nullptr) return true;
+  const Rule* last = nullptr;
+  const std::unordered_set<Attributes>* keys = nullptr;  // of companions under that rule
+  const auto is_companion = [&](const ClassView& view) {
+    if (companions_.empty()) return false;
+    if (&view.rule != last) {
+      const auto found = companions_.find(view.rule.name());
+      keys = found == companions_.end() ? nullptr : &found->second;
+      last = &view.rule;
+    }
+    return keys != nullptr && keys->contains(view.key);
+  };
+  const auto keep = [&](const ClassView& view) {
+    if (!query_ || query_->may_be(view) || is_companion(view)) {
+      shot.classes.push_back(class_shot(view));
+    }
+  };
+  const auto next = rules->visit_classes(at_, query_ ? kSeekStep : kStep, now, keep);
+  at_ = next.value_or(0);
+  return !next;
+}
+
+bool SnapshotTaker::step_jobs(const Target& target, ServiceSnapshot& shot, Instant now) {
   const JobStats& stats = target.stats();
+  const Controller* const controller = query_ ? target.controller() : nullptr;
   const std::size_t end = std::min(at_ + (query_ ? kSeekStep : kStep), stats.size());
   for (; at_ < end; ++at_) {
     const JobStats::Entry& entry = stats.entry(at_);
+    if (controller != nullptr) add_weight(*controller, entry, now, shot);
     if (query_ && !query_->is_job(entry.job) && !has_record(target, entry.job)) continue;
     shot.jobs.push_back(job_shot(target, entry));
   }

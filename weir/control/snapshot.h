@@ -9,9 +9,9 @@
 //   elsewhere:    taker->add(port);                  a Target of another thread, in steps too
 //                 Snapshot shot = taker->finish();
 //
-// A reader of one class names it (ClassQuery): the snapshot then contains only matching classes and
-// the jobs with lending records, which takes a fraction of the time with a hundred thousand
-// classes.
+// A reader of one class names it (ClassQuery): the snapshot then contains only matching classes,
+// those of other layers in which the same requests are, and the jobs with lending records, which
+// takes a fraction of the time with a hundred thousand classes.
 //
 // The numbers of one class are consistent; those of two classes may be a few milliseconds apart,
 // and new or removed classes may be missing. Counters only increase, so readers compute
@@ -22,11 +22,14 @@
 // "RULE/(others)", the class of a whole rule "RULE/*".
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -161,6 +164,15 @@ struct TunableSnapshot {
   std::string help;
 };
 
+// The names of the rules that a request matches in each layer; empty: none.
+using LayerRules = std::array<std::string, kLayers>;
+
+// The weights of all jobs that hold a share, of which entitlements are fractions.
+struct ShareWeights {
+  std::uint64_t sum = 0;
+  std::size_t jobs = 0;
+};
+
 struct ServiceSnapshot {
   std::string name;
   Instant now{};  // of the clock of its Target
@@ -173,8 +185,11 @@ struct ServiceSnapshot {
   std::vector<ClassSnapshot> classes;
   std::vector<JobSnapshot> jobs;
   std::vector<WaitView> waits;
-  // The rule of each wait.
-  std::vector<std::string> wait_rule_names;
+  // Of each wait.
+  std::vector<LayerRules> wait_rules;
+  std::vector<DeviceSums> wait_devices;  // of its job
+  // With a query only; none: more than kWeighedJobsMax jobs are active.
+  std::optional<ShareWeights> share_weights = ShareWeights{};
   std::optional<std::uint64_t> capacity;  // in the unit, per second
   std::string_view capacity_unit;         // "operations", "bytes" or "tokens"
   std::string adaptive;                   // "off", "on", or the reason why it is suspended
@@ -191,6 +206,7 @@ struct ServiceSnapshot {
 
   static constexpr std::size_t kRulesMax = 1000;
   static constexpr std::size_t kTimedJobsMax = 20;
+  static constexpr std::size_t kWeighedJobsMax = 4096;
 };
 
 // An export whose store hangs (store_watch.h).
@@ -230,9 +246,13 @@ class ClassQuery {
   const std::string& name() const { return name_; }
   // Whether this may be its name.
   bool may_be(const ClassView& view) const;
+  // Whether requests with this key, under rules as in LayerRules, may be in it.
+  bool concerns(const Attributes& key, const std::array<const Rule*, kLayers>& rules) const;
   bool is_job(const JobId& job) const { return job == whole_ || job == rest_; }
 
  private:
+  bool is_named(const Rule& rule, const Attributes& key, bool is_overflow) const;
+
   std::string name_;
   bool is_rule_ = false;
   std::optional<JobId> whole_;  // the text as a job id
@@ -262,7 +282,9 @@ class SnapshotTaker {
   // `service` has the information that a Target does not have; nullptr: none.
   bool step_target(const Target& target, const serve::Service* service, ServiceSnapshot& shot,
                    Instant now);
-  bool step_jobs(const Target& target, ServiceSnapshot& shot);
+  void add_wait_rules(const Target& target, ServiceSnapshot& shot);
+  bool step_classes(const Target& target, ServiceSnapshot& shot, Instant now);
+  bool step_jobs(const Target& target, ServiceSnapshot& shot, Instant now);
   bool step_times(const JobStats& stats, ServiceSnapshot& shot);
 
   std::optional<ClassQuery> query_;
@@ -271,6 +293,8 @@ class SnapshotTaker {
   std::size_t service_ = 0;
   enum class Part : std::uint8_t { kHead, kClasses, kJobs, kTimes } part_ = Part::kHead;
   std::size_t at_ = 0;
+  // By rule: the keys of classes in which the requests of the sought one are too.
+  std::map<std::string, std::unordered_set<Attributes>, std::less<>> companions_;
   // Of the jobs with histograms: the sum of their waits, and the index.
   std::vector<std::pair<Nanoseconds, std::size_t>> delayed_;
 };

@@ -8,18 +8,27 @@
 namespace weir::control {
 namespace {
 
+enum class Zeros : std::uint8_t { kKept, kCut };  // at the end, behind the point
+
 // In the largest of these units, 1000 apart, of which there is at least one.
-std::string scaled(std::uint64_t number, std::uint64_t from,
-                   const std::array<std::string_view, 4>& units) {
+std::string scaled(std::uint64_t number, const std::array<std::string_view, 5>& units,
+                   Zeros zeros) {
   std::size_t unit = 0;
   std::uint64_t size = 1;
-  while (unit + 1 < units.size() && number / size >= from) {
+  while (unit + 1 < units.size() && !units[unit + 1].empty() && number / size >= 1000) {
     size *= 1000;
     ++unit;
   }
-  if (unit == 0) return fmt::format("{} {}", number, units[0]);
-  const std::uint64_t tenths = number / (size / 10);
-  return fmt::format("{}.{} {}", tenths / 10, tenths % 10, units[unit]);
+  const std::uint64_t whole = number / size;
+  if (unit == 0 || whole >= 1000) {
+    return fmt::format("{} {}", count_words(three_digits(whole)), units[unit]);
+  }
+  std::string digits = std::to_string(number / (size / 100));  // with two behind the point
+  digits.insert(digits.size() - 2, 1, '.');
+  digits.resize(4);
+  if (zeros == Zeros::kCut) digits.erase(digits.find_last_not_of('0') + 1);
+  if (digits.back() == '.') digits.pop_back();
+  return fmt::format("{} {}", digits, units[unit]);
 }
 
 }  // namespace
@@ -30,15 +39,27 @@ std::string count_words(std::uint64_t count) {
   return text;
 }
 
-std::string time_words(std::uint64_t ns) { return scaled(ns, 1000, {"ns", "us", "ms", "s"}); }
+std::uint64_t three_digits(std::uint64_t number) {
+  std::uint64_t unit = 1;
+  while (number / unit >= 1000) unit *= 10;
+  return number / unit * unit;
+}
+
+std::string time_words(std::uint64_t ns) {
+  return scaled(ns, {"ns", "us", "ms", "s", ""}, Zeros::kKept);
+}
 
 std::string rate_words(std::uint64_t rate, std::string_view unit) {
   if (rate < 1'000'000) return fmt::format("{} {}/s", count_words(rate), unit);
-  return fmt::format("{}{}/s", scaled(rate, 1000, {"", "k ", "M ", "G "}), unit);
+  return fmt::format("{}{}/s", scaled(rate, {"", "k ", "M ", "G ", ""}, Zeros::kCut), unit);
 }
 
 std::string bandwidth_words(std::uint64_t bytes) {
-  return scaled(bytes, 1000, {"B/s", "kB/s", "MB/s", "GB/s"});
+  return scaled(bytes, {"B/s", "kB/s", "MB/s", "GB/s", "TB/s"}, Zeros::kCut);
+}
+
+std::string size_words(std::uint64_t bytes) {
+  return scaled(bytes, {"B", "kB", "MB", "GB", "TB"}, Zeros::kCut);
 }
 
 }  // namespace weir::control
