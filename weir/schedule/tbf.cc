@@ -149,7 +149,9 @@ Pick Tbf::serve_reserved(Head head, Instant now) {
 // For any limits and share. False if it could not pay, and waits.
 bool Tbf::serve_any(Queue& queue, Request& first, Instant now) {
   const bool paid = pay(queue, first, now);
-  run_.leave(queue, now);
+  // Then it moves within the heap of ready queues, instead of out of it and in again.
+  const bool stays = paid && queue.requests.behind(first) != nullptr && run_.is_free(queue);
+  stays ? run_.end_first(queue, now) : run_.leave(queue, now);
   waits_.root_paid();
   if (!paid) {
     run_.enter(queue, now);
@@ -159,7 +161,12 @@ bool Tbf::serve_any(Queue& queue, Request& first, Instant now) {
   tags_.step(queue, first);
   const Share* const share = queue.share();
   const Receipt paid_for = receipt(share != nullptr && share->paces() ? Receipt::kShare : 0);
-  take_out(queue, first, now);
+  if (stays) {
+    take_request(queue, first, now);
+    run_.keep_first(queue);
+  } else {
+    take_out(queue, first, now);
+  }
   first.policy_turn = paid_for.word();
   return true;
 }
@@ -292,17 +299,18 @@ Pick Tbf::pick(Head head, Instant now, Urge urge) {
   }
 }
 
-// Places the queue after one request has left. REQUIRES: it is in no place.
-void Tbf::take_out(Queue& queue, Request& request, Instant now) {
+// One request leaves. REQUIRES: the time until now has been counted.
+void Tbf::take_request(Queue& queue, Request& request, Instant now) {
   run_.depart(queue, now);
   queue.requests.erase(request);
   queue.part(request);
   request.policy_group = nullptr;
-  if (queue.has_requests()) {
-    run_.enter(queue, now);
-  } else {
-    become_idle(queue, now);
-  }
+}
+
+// The same, and places the queue. REQUIRES: it is in no place.
+void Tbf::take_out(Queue& queue, Request& request, Instant now) {
+  take_request(queue, request, now);
+  queue.has_requests() ? run_.enter(queue, now) : become_idle(queue, now);
 }
 
 void Tbf::become_busy(Queue& queue, Instant now) {
@@ -353,10 +361,7 @@ void Tbf::remove(Request& request, Head /*head*/, Instant now) {
     return;
   }
   run_.count(queue, now);
-  run_.depart(queue, now);
-  queue.requests.erase(request);
-  queue.part(request);
-  request.policy_group = nullptr;
+  take_request(queue, request, now);
 }
 
 }  // namespace weir

@@ -190,6 +190,7 @@ class Tbf final : public RuleEngine {
   bool pay(Queue& queue, const Request& request, Instant now);
   void pay_limits(Queue& queue, const Request& request, Instant now);
   Receipt receipt(std::uint64_t more) const;
+  void take_request(Queue& queue, Request& request, Instant now);
   void take_out(Queue& queue, Request& request, Instant now);
   void become_busy(Queue& queue, Instant now);
   void become_idle(Queue& queue, Instant now);

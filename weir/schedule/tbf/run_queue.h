@@ -95,6 +95,21 @@ class RunQueue {
   // The first ready queue has tried to run, or has run, and `next` is its request now. REQUIRES: it
   // is simple (Queue::is_simple).
   void move_first(Queue& queue, const Request& next, Instant now);
+  // Whether nothing can hold back the next request of a ready queue that has run: it has no limits,
+  // no share that paces it, and no reservation.
+  static bool is_free(const Queue& queue) {
+    if (queue.place != Queue::Place::kReady || queue.at != nullptr) return false;
+    if (!queue.is_unlimited()) return false;
+    if (queue.extra == nullptr) return true;
+    const Extra& extra = *queue.extra;
+    if (extra.reserving != nullptr || extra.is_later) return false;
+    return extra.share == nullptr || (extra.share->active && !extra.share->paces());
+  }
+  // The first ready queue has run, and is placed by its next request. REQUIRES: is_free().
+  void keep_first(Queue& queue) {
+    queue.tag = tags_.start(queue);
+    ready_[index(queue.head)].replace_top(queue.tag, queue.turn());
+  }
   // It has no requests left.
   void remove_first(Queue& queue) {
     ready_[index(queue.head)].pop();
