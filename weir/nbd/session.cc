@@ -202,6 +202,7 @@ NbdSession::Step NbdSession::broken(BreakReason reason) {
 // ---- transmission ----
 
 NbdSession::Event NbdSession::next(Input& in, serve::IoRequest& request) {
+  if (in.empty()) return Event::kNeedBytes;
   const RequestEvent event = reader_->next(in);
   using Kind = RequestEvent::Kind;
   switch (event.kind) {

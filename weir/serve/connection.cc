@@ -139,6 +139,7 @@ void Connection::fault(std::string_view what) {
 }
 
 void Connection::settle() {
+  if (state_ == State::kOpen || state_ == State::kHandshake) return;
   const bool is_done = unanswered_ == 0 && session_->is_settled();
   if (state_ == State::kEnding && is_done && !send_.is_pending && greeting_ == nullptr) {
     if (ByteQueue* const out = session_->to_client(); out != nullptr && !out->empty()) return;

@@ -208,7 +208,8 @@ void Loop::woken(host::Operation& io, const host::Completion& /*completion*/) {
 // a ring is missed.
 void Loop::sleep(Instant until) {
   if (!needs_bell()) {
-    armed_ = std::min(until, wakes_at());
+    // A quiet turn has changed no time.
+    armed_ = std::min(until, was_quiet_ ? armed_ : wakes_at());
     return context_.io->wait(armed_, context_.now);
   }
   armed_ = Instant::min();  // other threads may have left work: no turn is quiet
