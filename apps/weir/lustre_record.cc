@@ -12,7 +12,6 @@
 #include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/core.h>
-#include <poll.h>
 #include <unistd.h>
 
 #include "apps/weir/lustre.h"
@@ -114,6 +113,7 @@ class LustreRecord {
   }
 
   void loop(host::SignalFd& signals, host::TimerFd& timer) {
+    const auto take = [this](std::string_view text) { take_sizes(text); };
     Instant next = host::now();
     for (std::uint64_t rounds = 0; arguments_.rounds == 0 || rounds < arguments_.rounds; ++rounds) {
       const auto done = recorder_->round(host::now());
@@ -135,20 +135,8 @@ class LustreRecord {
         if (glances > 0) recorder_->glance(host::now());
         next = std::max(next + part, host::now() + part / 4);
         timer.arm(next);
-        if (!wait(signals, timer)) return;
+        if (!wait_for(timer, signals, slurm_, take)) return;
       }
-    }
-  }
-
-  bool wait(host::SignalFd& signals, host::TimerFd& timer) {
-    for (;;) {
-      if (slurm_) slurm_->tick(host::now(), [this](std::string_view text) { take_sizes(text); });
-      pollfd waiting[] = {{signals.fd(), POLLIN, 0},
-                          {timer.fd(), POLLIN, 0},
-                          {slurm_ ? slurm_->fd() : -1, POLLIN, 0}};
-      if (poll(waiting, std::size(waiting), -1) < 0) continue;
-      if (signals.next()) return false;
-      if (timer.acknowledge()) return true;
     }
   }
 

@@ -267,6 +267,7 @@ class LustreRun {
   }
 
   void loop(host::SignalFd& signals, host::TimerFd& timer) {
+    const auto take = [this](std::string_view text) { take_sizes(text); };
     // The published algorithm looks once in a period.
     const bool is_paper = controller_.mode == RuleController::Mode::kPaper;
     const int parts = is_paper ? 1 : lustre::Driver::kGlances;
@@ -284,7 +285,7 @@ class LustreRun {
         }
         next = std::max(next + part, host::now() + part / 4);  // never a busy loop
         timer.arm(next);
-        if (!wait(signals, timer)) return;
+        if (!wait_for(timer, signals, slurm_, take)) return;
       }
     }
   }
@@ -305,19 +306,6 @@ class LustreRun {
         print_duration(std::chrono::ceil<std::chrono::milliseconds>(took)),
         print_duration(controller_.period),
         print_duration(std::chrono::ceil<std::chrono::milliseconds>(period_)));
-  }
-
-  // False if it must exit.
-  bool wait(host::SignalFd& signals, host::TimerFd& timer) {
-    for (;;) {
-      if (slurm_) slurm_->tick(host::now(), [this](std::string_view text) { take_sizes(text); });
-      pollfd waiting[] = {{signals.fd(), POLLIN, 0},
-                          {timer.fd(), POLLIN, 0},
-                          {slurm_ ? slurm_->fd() : -1, POLLIN, 0}};
-      if (poll(waiting, std::size(waiting), -1) < 0) continue;
-      if (signals.next()) return false;
-      if (timer.acknowledge()) return true;
-    }
   }
 
   void take_sizes(std::string_view text) {

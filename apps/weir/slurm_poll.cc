@@ -4,11 +4,15 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <iterator>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "weir/host/clock.h"
 
 extern char** environ;
 
@@ -71,6 +75,19 @@ void SlurmPoll::tick(Instant now, const std::function<void(std::string_view)>& t
   end();
   if (!is_done) text_.clear();
   take(text_);
+}
+
+bool wait_for(host::TimerFd& timer, host::SignalFd& signals, std::optional<SlurmPoll>& slurm,
+              const std::function<void(std::string_view)>& take) {
+  for (;;) {
+    if (slurm) slurm->tick(host::now(), take);
+    pollfd waiting[] = {{signals.fd(), POLLIN, 0},
+                        {timer.fd(), POLLIN, 0},
+                        {slurm ? slurm->fd() : -1, POLLIN, 0}};
+    if (poll(waiting, std::size(waiting), -1) < 0) continue;
+    if (signals.next()) return false;
+    if (timer.acknowledge()) return true;
+  }
 }
 
 }  // namespace weir::app

@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -20,6 +21,8 @@
 
 #include "weir/base/time.h"
 #include "weir/host/fd.h"
+#include "weir/host/signals.h"
+#include "weir/host/timer_fd.h"
 
 namespace weir::app {
 
@@ -49,5 +52,9 @@ class SlurmPoll {
   host::Fd pipe_;
   std::string text_;
 };
+
+// Waits for the timer; meanwhile runs `slurm`, if there is one. False: a signal has arrived.
+bool wait_for(host::TimerFd& timer, host::SignalFd& signals, std::optional<SlurmPoll>& slurm,
+              const std::function<void(std::string_view)>& take);
 
 }  // namespace weir::app
