@@ -296,6 +296,28 @@ TEST(TbfWaits, AShareHoldsUpItsJobWhileOthersRun) {
   expect_delays(world, "a", {.share = ns(milliseconds{10})});
 }
 
+TEST(TbfWaits, JobsThatNothingHoldsBackWaitForTheirTurnAndASlot) {
+  Gate::Options options{.slots = 1};
+  options.rules.sharing = Sharing{.cost = {}, .lending = false};
+  World world(options);
+  RuleEngine& tbf = *world.gate.engine(Head::kRegular);
+  for (const char* const job : {"a", "b"}) {
+    tbf.set_share(JobId(job), std::nullopt, Tokens{1}, 1, world.now);
+    world.admit(job);
+    world.admit(job);
+  }
+  for (const int ms : {4, 6, 5}) {
+    world.run_one();
+    world.now += milliseconds{ms};
+    world.finish_all();
+  }
+  world.run_one();
+  // They take turns: b was first and waited for the slot with two requests for 4 ms, and with the
+  // last one for 5 ms.
+  expect_delays(world, "a", {.slot = ns(milliseconds{6}), .order = ns(milliseconds{4})});
+  expect_delays(world, "b", {.slot = ns(milliseconds{13}), .order = ns(milliseconds{6})});
+}
+
 TEST(TbfWaits, BeyondTheBoundThereIsNothingToldAndNothingLost) {
   World world({.slots = 1, .hp_slots = 0});
   for (std::size_t i = 0; i < kWatchedQueues + 10; ++i) world.admit("j" + std::to_string(i));
