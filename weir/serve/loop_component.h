@@ -6,8 +6,9 @@
 //
 //   component.wakes_at()      read once per turn; kNever: no call until it sets another time
 //   component.wake(now)       must not block: all clients would wait
-//   component.stopping(now)   the server stops; it is woken until all accepted requests are
-//   answered component.describe(...)   its state, for status reports
+//   component.stopping(now)   the server stops; wake() is called until all accepted requests are
+//                             answered
+//   component.describe(...)   its state, for status reports
 //
 // Called only by the loop.
 #pragma once
