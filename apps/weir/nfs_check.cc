@@ -49,7 +49,7 @@ int check_nfs_server(const std::string& text) {
 
 CLI::App* add_nfs_check(CLI::App& command, int& status) {
   CLI::App* const check = command.add_subcommand(
-      "check", "Check an NFS server: versions, exports, and ways round the gateway");
+      "check", "Check an NFS server: versions, exports, and ways to bypass the gateway");
   auto server = std::make_shared<std::string>();
   check->add_option("SERVER", *server, "The NFS server: HOST[:PORT] (port 2049)")
       ->required()

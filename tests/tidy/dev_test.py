@@ -138,6 +138,15 @@ class Usage(unittest.TestCase):
                       run(ROOT / "dev", "fuzz", "nonsense").stderr)
         self.assertIn("unknown drill 'nonsense'; expected one of: hostile kill memory network",
                       run(ROOT / "dev", "drill", "nonsense").stderr)
+        for arguments, message in (
+                (("nonsense",), "unknown command 'nonsense'"),
+                (("setup", "nonsense"), "unknown packages 'nonsense'; expected clients"),
+                (("demo", "nonsense"), "unknown demo 'nonsense'; expected nothing or nfs"),
+                (("check", "nonsense"), "unknown step 'nonsense'"),
+                (("fuzz", "canary", "soon"), "'soon' is neither a number of seconds nor 'keep'"),
+                (("build", "dev", "more"), "too many arguments for build")):
+            with self.subTest(arguments):
+                self.assertIn(f"dev: {message}\n", run(ROOT / "dev", *arguments).stderr)
 
     def test_drills_are_listed(self):
         done = run(ROOT / "dev", "drill")

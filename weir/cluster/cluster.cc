@@ -123,7 +123,7 @@ class EtcdCluster final : public Cluster {
 
   serve::Server& server_;
   serve::ClusterOptions options_;
-  std::unique_ptr<ClusterMember> part_;  // of the loop
+  std::unique_ptr<ClusterMember> member_;  // of the loop
   std::unique_ptr<EpochTransport> transport_;
   std::unique_ptr<Membership> membership_;
   std::atomic<bool> is_refused_ = false;  // by the leader
@@ -159,7 +159,7 @@ Result<void> EtcdCluster::open() {
   auto state = ClusterStateFile::open(options_.state_file, options_.prefix);
   if (!state) return tl::unexpected(state.error());
   state_.emplace(std::move(*state));
-  part_ = std::make_unique<ClusterMember>(
+  member_ = std::make_unique<ClusterMember>(
       ClusterMember::Options{
           .epoch = options_.epoch, .timeout = options_.timeout, .terms = terms()},
       server_,
@@ -168,14 +168,14 @@ Result<void> EtcdCluster::open() {
       },
       [this] { transport_->follow(0, {}); });
   if (auto opened = open_transport(*incarnation); !opened) return opened;
-  server_.set_guest(part_.get());
+  server_.set_component(member_.get());
   server_.hold_entrance();
   return open_membership(*incarnation);
 }
 
 void EtcdCluster::start() {
   const ClusterState& known = state_->state();
-  note_errors(part_->sync_rules(known.rules, known.members, server_.now()));
+  note_errors(member_->sync_rules(known.rules, known.members, server_.now()));
   {
     const host::MutexLock lock(mutex_);
     view_.rules = known.rules;
@@ -195,7 +195,7 @@ Result<void> EtcdCluster::open_transport(std::uint64_t incarnation) {
              // A message that does not fit into the mailbox is dropped, as on a lossy network.
              (void)server_.post([this, term, course = std::move(course),
                                  message = std::move(message)](const auto& server) {
-               if (server) part_->receive(term, course, message, (*server)->now());
+               if (server) member_->receive(term, course, message, (*server)->now());
              });
            },
        .joined = [this](const EpochTransport::LinkState& state) { note_link(state); },
@@ -384,7 +384,7 @@ void EtcdCluster::follow(const MembershipView& view) {
   followed_at_ = host::now();
   transport_->follow(view.term, view.leader_address);
   (void)server_.order([this, term = view.term](const auto& server) {
-    if (server) part_->follow(term, (*server)->now());
+    if (server) member_->follow(term, (*server)->now());
   });
 }
 
@@ -423,8 +423,8 @@ Membership::Connected EtcdCluster::connected() {
 void EtcdCluster::sync_rules(const MembershipView& view) {
   const std::uint32_t members = state_->state().members;
   auto errors = server_.ask([&](serve::Server& server) -> Result<std::vector<std::string>> {
-    auto unfit = part_->sync_rules(view.rules, members, server.now());
-    members_told_ = part_->members_told();
+    auto unfit = member_->sync_rules(view.rules, members, server.now());
+    members_told_ = member_->members_told();
     server.set_pace(std::nullopt);
     server.open_entrance();
     return unfit;
@@ -515,7 +515,7 @@ void EtcdCluster::status(Answer<ClusterStatus> answer) {
     const auto ordered = server_.order(
         [this, answer, status, link = described.link](const Result<serve::Server*>& server) {
           if (!server) return answer(tl::unexpected(server.error()));
-          part_->describe(*status, (*server)->now());
+          member_->describe(*status, (*server)->now());
           add_state(*status, link);
           answer(std::move(*status));
         });

@@ -19,7 +19,7 @@
 // slices until their lease ends, and then at the amount of an isolated server. It does not notify
 // the leader, which would give its slices to others at once.
 //
-// A Guest of the loop: all calls are made there. Time is an argument. One owner, no locks.
+// A LoopComponent: all calls are made on the loop. Time is an argument. One owner, no locks.
 #pragma once
 
 #include <cstdint>
@@ -38,12 +38,12 @@
 #include "weir/coordinate/participant.h"
 #include "weir/coordinate/slices.h"
 #include "weir/serve/cluster_port.h"
-#include "weir/serve/guest.h"
+#include "weir/serve/loop_component.h"
 #include "weir/serve/server.h"
 
 namespace weir::cluster {
 
-class ClusterMember final : public serve::Guest, private EpochUse {
+class ClusterMember final : public serve::LoopComponent, private EpochUse {
  public:
   struct Options {
     Nanoseconds epoch = std::chrono::milliseconds{10};

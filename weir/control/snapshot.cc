@@ -411,8 +411,8 @@ void SnapshotTaker::begin(serve::Server& server) {
                           .kept = hung->kept,
                           .silent_ns = static_cast<std::uint64_t>(hung->silence.count())});
   }
-  if (const serve::Guest* const guest = server.guest()) {
-    guest->describe(shot_.cluster.emplace(), server.now());
+  if (const serve::LoopComponent* const component = server.component()) {
+    component->describe(shot_.cluster.emplace(), server.now());
   }
 }
 

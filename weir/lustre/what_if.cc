@@ -101,19 +101,19 @@ void WhatIf::divide(RuleRound& round) {
 
 // In equal parts, those that want the least first. Returns the rest, which no job wants.
 std::uint64_t WhatIf::hand_out(std::vector<Part>& parts, std::uint64_t amount) {
-  std::vector<Part*> hungry;
+  std::vector<Part*> unfilled;
   for (Part& part : parts) {
-    if (part.wants > part.got) hungry.push_back(&part);
+    if (part.wants > part.got) unfilled.push_back(&part);
   }
-  std::sort(hungry.begin(), hungry.end(), [](const Part* a, const Part* b) {
+  std::sort(unfilled.begin(), unfilled.end(), [](const Part* a, const Part* b) {
     const std::uint64_t first = a->wants - a->got;
     const std::uint64_t second = b->wants - b->got;
     return first != second ? first < second : a->at < b->at;
   });
-  for (std::size_t i = 0; i < hungry.size() && amount > 0; ++i) {
-    const std::uint64_t even = (amount + hungry.size() - i - 1) / (hungry.size() - i);
-    const std::uint64_t more = std::min(even, hungry[i]->wants - hungry[i]->got);
-    hungry[i]->got += more;
+  for (std::size_t i = 0; i < unfilled.size() && amount > 0; ++i) {
+    const std::uint64_t even = (amount + unfilled.size() - i - 1) / (unfilled.size() - i);
+    const std::uint64_t more = std::min(even, unfilled[i]->wants - unfilled[i]->got);
+    unfilled[i]->got += more;
     amount -= more;
   }
   return amount;

@@ -224,9 +224,9 @@ void Dispatcher::leave(LoopContext& loop) {
   } else {
     side.wakes_at = kNever;
   }
-  if (guest_ == nullptr) return;
-  const std::int64_t guest_at = ns_of(guest_->wakes_at());
-  if (guest_at < guest_ns_.exchange(guest_at) && loop.index != 0) mail_ |= 1;
+  if (component_ == nullptr) return;
+  const std::int64_t component_at = ns_of(component_->wakes_at());
+  if (component_at < component_ns_.exchange(component_at) && loop.index != 0) mail_ |= 1;
 }
 
 void Dispatcher::visit(LoopContext& loop) {

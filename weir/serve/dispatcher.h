@@ -43,7 +43,7 @@
 #include "weir/base/time.h"
 #include "weir/host/entry_lock.h"
 #include "weir/pace/token_bucket.h"
-#include "weir/serve/guest.h"
+#include "weir/serve/loop_component.h"
 #include "weir/serve/loop_context.h"
 #include "weir/serve/service.h"
 #include "weir/serve/trace_file.h"
@@ -88,9 +88,9 @@ class Dispatcher {
   // Limits all of its services together to this many operations per second; none: no such limit.
   // REQUIRES: locked.
   void set_pace(std::optional<std::uint32_t> per_second, Instant now);
-  // A guest acts on its services: its time is checked after each entry. REQUIRES: no loop runs.
-  void set_guest(const Guest& guest) { guest_ = &guest; }
-  Instant guest_wakes_at() const { return Instant{Nanoseconds{guest_ns_.load()}}; }
+  // Its time is checked after each entry. REQUIRES: no loop runs.
+  void set_component(const LoopComponent& component) { component_ = &component; }
+  Instant component_wakes_at() const { return Instant{Nanoseconds{component_ns_.load()}}; }
 
  private:
   // Of each loop, on its own cache line.
@@ -159,8 +159,8 @@ class Dispatcher {
   TokenBucket pace_ ABSL_GUARDED_BY(lock_) = TokenBucket::empty(Instant{});
   // Service that is served first while there is a pace.
   std::size_t first_served_ ABSL_GUARDED_BY(lock_) = 0;
-  const Guest* guest_ = nullptr;  // set before loops run
-  std::atomic<std::int64_t> guest_ns_ = 0;
+  const LoopComponent* component_ = nullptr;  // set before loops run
+  std::atomic<std::int64_t> component_ns_ = 0;
 };
 
 template <class Function>

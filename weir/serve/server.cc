@@ -492,7 +492,7 @@ void Server::stop() {
   is_stopping_ = true;
   host::notify_manager("STOPPING=1");
   close_commands();
-  if (guest_ != nullptr) guest_->stopping(now());
+  if (component_ != nullptr) component_->stopping(now());
   for (const auto& listening : sockets_) {
     if (listening->is_pending) first().io->cancel(*listening);
   }
@@ -571,22 +571,23 @@ void Server::alone(Function function) {
   for (const auto& dispatcher : context_.dispatchers) dispatcher->unlock(first());
 }
 
-void Server::set_guest(Guest* guest) {
-  guest_ = guest;
-  if (guest == nullptr) return;
-  for (const auto& dispatcher : context_.dispatchers) dispatcher->set_guest(*guest);
+void Server::set_component(LoopComponent* component) {
+  component_ = component;
+  if (component == nullptr) return;
+  for (const auto& dispatcher : context_.dispatchers) dispatcher->set_component(*component);
 }
 
 // With several loops the dispatcher has the time, because another loop may be inside a Target that
-// the guest uses.
-Instant Server::guest_wakes_at() const {
-  if (guest_ == nullptr) return kNever;
-  return context_.is_shared() ? context_.dispatchers.front()->guest_wakes_at() : guest_->wakes_at();
+// the component uses.
+Instant Server::component_wakes_at() const {
+  if (component_ == nullptr) return kNever;
+  return context_.is_shared() ? context_.dispatchers.front()->component_wakes_at()
+                              : component_->wakes_at();
 }
 
 void Server::between_turns() {
   run_commands();
-  if (guest_wakes_at() <= now()) alone([this] { guest_->wake(now()); });
+  if (component_wakes_at() <= now()) alone([this] { component_->wake(now()); });
 }
 
 void Server::run_commands() {
@@ -666,7 +667,7 @@ void Server::end_hung() const {
 }
 
 Instant Server::wakes_at() const {
-  return std::min({accepts_again_, heap_trim_.wakes_at(), guest_wakes_at()});
+  return std::min({accepts_again_, heap_trim_.wakes_at(), component_wakes_at()});
 }
 
 }  // namespace weir::serve

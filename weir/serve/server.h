@@ -38,9 +38,9 @@
 #include "weir/host/mailbox.h"
 #include "weir/host/signals.h"
 #include "weir/serve/command.h"
-#include "weir/serve/guest.h"
 #include "weir/serve/heap_trim.h"
 #include "weir/serve/loop.h"
+#include "weir/serve/loop_component.h"
 #include "weir/serve/loop_context.h"
 #include "weir/serve/options.h"
 #include "weir/serve/signal_watch.h"
@@ -75,8 +75,8 @@ class Server {
   void on_reload(std::function<void(Server&)> reload) { reload_ = std::move(reload); }
 
   // At most one, which outlives run(). REQUIRES: the server does not run yet.
-  void set_guest(Guest* guest);
-  const Guest* guest() const { return guest_; }
+  void set_component(LoopComponent* component);
+  const LoopComponent* component() const { return component_; }
 
   // Accepts no clients until open_entrance(). REQUIRES: the server does not run yet.
   void hold_entrance() { is_held_ = true; }
@@ -199,7 +199,7 @@ class Server {
   void alone(Function function) ABSL_NO_THREAD_SAFETY_ANALYSIS;  // locks a list of locks
   void run_commands();
   void close_commands();
-  Instant guest_wakes_at() const;
+  Instant component_wakes_at() const;
   Instant wakes_at() const;
 
   host::LogWriter log_writer_;  // declared before everything that may log
@@ -213,7 +213,7 @@ class Server {
   std::vector<std::unique_ptr<ListeningSocket>> sockets_;
   std::vector<ListenAddress> listening_;
   std::function<void(Server&)> reload_;
-  Guest* guest_ = nullptr;
+  LoopComponent* component_ = nullptr;
   std::function<void()> ready_;  // called when clients are accepted
   bool is_held_ = false;         // no clients are accepted yet
   JobTable named_jobs_;

@@ -4,10 +4,11 @@
 // commands of a turn and its requests. The member of a cluster is one
 // (weir/cluster/cluster_member.h): rules may change only where requests are scheduled.
 //
-//   guest.wakes_at()      read once per turn; kNever: no call until it sets another time
-//   guest.wake(now)       must not block: all clients would wait
-//   guest.stopping(now)   the server stops; it is woken until all accepted requests are answered
-//   guest.describe(...)   its state, for status reports
+//   component.wakes_at()      read once per turn; kNever: no call until it sets another time
+//   component.wake(now)       must not block: all clients would wait
+//   component.stopping(now)   the server stops; wake() is called until all accepted requests are
+//                             answered
+//   component.describe(...)   its state, for status reports
 //
 // Called only by the loop.
 #pragma once
@@ -18,12 +19,12 @@ namespace weir::serve {
 
 struct ClusterStatus;  // cluster_port.h
 
-class Guest {
+class LoopComponent {
  public:
-  Guest() = default;
-  Guest(const Guest&) = delete;
-  Guest& operator=(const Guest&) = delete;
-  virtual ~Guest() = default;
+  LoopComponent() = default;
+  LoopComponent(const LoopComponent&) = delete;
+  LoopComponent& operator=(const LoopComponent&) = delete;
+  virtual ~LoopComponent() = default;
 
   virtual Instant wakes_at() const = 0;
   virtual void wake(Instant now) = 0;
