@@ -109,7 +109,7 @@ try {
   await reader.close();
 
   // Many classes: pages and a search that reaches all of them.
-  await page.waitForFunction(() => state.count > 300, null, { timeout });
+  await page.waitForFunction(() => state.count > 8192, null, { timeout });
   const rows = await page.locator('#classes tbody tr').count();
   await shot('many');
   await page.locator('#next').click();

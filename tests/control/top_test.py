@@ -164,8 +164,7 @@ class OnATerminal(unittest.TestCase):
     def test_the_totals_are_those_of_all_classes(self):
         top = self.start()
         top.expect(r"^default/other\.0 +[1-9]")
-        all_ops = float(top.expect(r"^([0-9.]+) ops/s")[1])
-        self.assertGreater(all_ops, 20)
+        top.expect(r"^[1-9]\d\d ops/s, [1-9]|^[1-9.]+k ops/s, [1-9]")  # more than one class has
 
     def test_keys_sort_filter_and_explain_themselves(self):
         top = self.start()
