@@ -536,7 +536,7 @@ function chart(id, names, stacked, axis, floor, capacity) {
   return new uPlot({
     width: box.clientWidth, height: 190,
     series: [{ value: (self, at) => at === null ? '–' : localDay(at) }, ...lines],
-    axes: [timeAxis(), { ...look(), size: 78, values: (self, ticks) => ticks.map(axis) }],
+    axes: [timeAxis(), { ...look(), size: 86, values: (self, ticks) => ticks.map(axis) }],
     scales: { y: { range: (self, low, high) => [0, Math.max(high, floor) * 1.05] } },
     bands: stacked ? names.map((name, i) => ({ series: [i + 2, i + 1] })) : [],
     cursor: { drag: { x: false, y: false } }, hooks: { draw: [drawMarks] },

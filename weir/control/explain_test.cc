@@ -26,6 +26,7 @@ struct World {
     one.slots.count = 16;
     one.classes.push_back(
         {.rule = "dd", .key = {}, .by = {Field::kJobid}, .rate = 100, .depth = 3, .totals = {}});
+    one.classes.back().key = Attributes{}.only({});
     one.classes.back().key.job = JobId("dd.0");
     one.jobs.push_back({.job = JobId("dd.0"), .device = {1000, 1000 * kMs}, .share = 400});
   }
