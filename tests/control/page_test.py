@@ -237,7 +237,8 @@ class Page(unittest.TestCase):
         for name in ("s0", "s1"):
             self.assertRegex(seen["cluster"], rf"{name}\s+127\.0\.0\.1:\d+\s+joined")
             self.assertRegex(seen["cluster"], rf"ost_io/wide/ops\s+{name}\s+[0-9.]+/s\s+\d+ %")
-        self.assertRegex(seen["groups"], r"(?s)turns\s+cluster.*epoch\s+\d+ of term 1.*near\s+\d+.*far\s+\d+.*others\s+\d+")
+        self.assertRegex(seen["groups"], r"(?s)turns\s+cluster.*epoch\s+\d+ of term 1.*"
+                                         r"near\s+\d+.*far\s+\d+.*others\s+\d+")
         self.assertRegex(seen["gateways"], r"<b>nfs</b> to server\s+calls\s+12\.3k")
         self.assertRegex(seen["exports"], r"a\s+responds")
         self.assertEqual(seen["html"], 0, "a name became HTML")

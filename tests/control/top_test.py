@@ -152,7 +152,8 @@ class OnATerminal(unittest.TestCase):
         text = top.read()
         lines = text.splitlines()
         self.assertRegex(lines[0], r"^ost_io  tbf jobid  3 classes by ops  \? help$")
-        self.assertRegex(lines[1], r"^[0-9.k]+ ops/s, [0-9.kM]+B/s, wait [0-9.]+[a-z]+, \d+ queued, \d+")
+        self.assertRegex(lines[1], r"^[0-9.k]+ ops/s, [0-9.kM]+B/s, wait [0-9.]+[a-z]+, "
+                                   r"\d+ queued, \d+ of 16 slots$")
         self.assertRegex(lines[3], r"^CLASS +OPS/S BYTES/S +WAIT CAUSE +LIMIT$")
         self.assertEqual(top.screen.overflows, 0)
         top.resize(24, 120)

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A server that does not run, for tests: no client connects; requests of jobs go to its Target.
+// A server that does not run, for tests: no client connects, and its store is not used.
+//
+//   ServerForTests test({"start dd jobid={dd.*} rate=100"});
+//   test.serve("dd.0", 3);              requests of a job, which go to its Target
+//   sampler.step(test.server());
 #pragma once
 
 #include <array>
