@@ -11,6 +11,8 @@ const kept = 180;        // events of locks, three minutes
 const drawn = 10;        // classes with a colour of their own
 const pageSize = 50;     // classes
 const silenceMax = 5000; // ms without an event until the connection is replaced
+const answerMax = 5000;  // ms until a request has failed
+const openMax = 2500;    // the same for the stream of events
 const token = new URLSearchParams(location.hash.slice(1)).get('token');
 // At least 3:1 against both backgrounds.
 const colours = ['#2f7fc1', '#d9600a', '#2e9e4f', '#d84a4a', '#9a6fc4', '#a8705a', '#d65fae',
@@ -23,31 +25,37 @@ const state = {
   lockCharts: {}, jobs: [], reading: null, heardAt: 0, updates: 0, edit: null,
 };
 
+// A request on a connection that died while the machine slept would wait for minutes.
 function request(path, options = {}) {
   const headers = token ? { Authorization: 'Bearer ' + token } : {};
-  return fetch(path, { ...options, headers });
+  return fetch(path, { signal: AbortSignal.timeout(answerMax), ...options, headers });
 }
 const servicePath = (rest) => `/v1/services/${encodeURIComponent(state.service)}/${rest}`;
 
 // ---- numbers ----
 
+// At most three digits; counts up to 9999 are whole.
+function digits(number) {
+  const size = Math.abs(number);
+  return number.toFixed(size < 9.995 ? 2 : size < 99.95 ? 1 : 0);
+}
 function short(number) {
   const units = ['', 'k', 'M', 'G', 'T'];
   let unit = 0;
-  while (Math.abs(number) >= 10000 && unit < 4) { number /= 1000; ++unit; }
-  return (unit || number < 10 && number % 1 ? number.toFixed(1) : Math.round(number)) + units[unit];
+  while (unit < 4 && Math.abs(number) >= (unit ? 999.5 : 10000)) { number /= 1000; ++unit; }
+  return (unit || number % 1 && Math.abs(number) < 100 ? digits(number) : Math.round(number)) + units[unit];
 }
 function time(ns) {
-  if (ns >= 1e9) return (ns / 1e9).toFixed(2) + ' s';
-  if (ns >= 1e6) return (ns / 1e6).toFixed(1) + ' ms';
-  if (ns >= 1e3) return (ns / 1e3).toFixed(0) + ' µs';
+  if (ns >= 1e9) return digits(ns / 1e9) + ' s';
+  if (ns >= 1e6) return digits(ns / 1e6) + ' ms';
+  if (ns >= 1e3) return digits(ns / 1e3) + ' µs';
   return Math.round(ns) + ' ns';
 }
 function size(bytes) {
   const units = ['B', 'kB', 'MB', 'GB', 'TB'];
   let unit = 0;
-  while (bytes >= 1000 && unit < 4) { bytes /= 1000; ++unit; }
-  return (unit ? bytes.toFixed(1) : Math.round(bytes)) + ' ' + units[unit];
+  while (bytes >= (unit ? 999.5 : 1000) && unit < 4) { bytes /= 1000; ++unit; }
+  return (unit ? digits(bytes) : Math.round(bytes)) + ' ' + units[unit];
 }
 const ops = (rate) => short(rate) + ' ops/s';
 const bandwidth = (rate) => size(rate) + '/s';
@@ -112,6 +120,7 @@ function take(event) {
   state.heardAt = Date.now();
   takeLocks(event);
   state.last = event;
+  if ($('state').textContent !== 'live') say('live');
   if (!document.hidden) update();
 }
 
@@ -123,6 +132,7 @@ function takeLocks(event) {
   if (!names.includes(state.namespace)) state.namespace = names[0];
   choose($('namespace'), names, state.namespace);
   $('namespace').parentElement.hidden = names.length === 1;
+  if (state.locks.at(-1)?.at === event.time_ns / 1e9) return;  // the first event may come twice
   state.locks.push({ at: event.time_ns / 1e9, all: event.locks });
   if (state.locks.length > kept) state.locks.shift();
 }
@@ -133,9 +143,10 @@ function say(text, isLost = false) {
 }
 
 async function readEvents(reading) {
-  const answer = await request('/v1/events', { signal: reading.signal });
+  const opening = setTimeout(() => reading.abort(), openMax);
+  const answer = await request('/v1/events', { signal: reading.signal })
+    .finally(() => clearTimeout(opening));
   if (!answer.ok) return answer.status;
-  say('live');
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = '';
   for (;;) {
@@ -160,7 +171,8 @@ async function listen() {
     } catch (error) { console.debug(error); }
     say('server not reachable; retrying' +
       (state.last ? `. Last data: ${localDay(state.last.time_ns / 1e9)}` : ''), true);
-    await new Promise((done) => setTimeout(done, 2000));
+    // The browser may have more connections that died: each is given up after its own time.
+    if (!state.reading.signal.aborted) await new Promise((done) => setTimeout(done, 2000));
   }
 }
 
@@ -390,11 +402,14 @@ function drawJobs(jobs) {
   if (focused) $('jobs').querySelector(`[data-job="${CSS.escape(focused)}"]`)?.focus();
 }
 
+// The term of the leader is the upper half.
+const epochText = (epoch) => `${epoch % 2 ** 32} of term ${Math.floor(epoch / 2 ** 32)}`;
+
 function drawGroups(groups) {
   $('groups').hidden = !groups;
   if (!groups) return;
   facts($('group-facts'), [['turns', groups.step], ['preferred', groups.preferred ?? 'none'],
-    ['epoch', groups.epoch || 'not shared'], ['ragged turns', short(groups.ragged)]]);
+    ['epoch', groups.epoch ? epochText(groups.epoch) : 'not shared'], ['ragged turns', short(groups.ragged)]]);
   $('groups').querySelector('tbody').replaceChildren(...groups.groups.map((one) =>
     rowOfTexts([one.group, short(one.turns), short(one.waiting)])));
 }
@@ -521,7 +536,7 @@ function chart(id, names, stacked, axis, floor, capacity) {
   return new uPlot({
     width: box.clientWidth, height: 190,
     series: [{ value: (self, at) => at === null ? '–' : localDay(at) }, ...lines],
-    axes: [timeAxis(), { ...look(), size: 78, values: (self, ticks) => ticks.map(axis) }],
+    axes: [timeAxis(), { ...look(), size: 86, values: (self, ticks) => ticks.map(axis) }],
     scales: { y: { range: (self, low, high) => [0, Math.max(high, floor) * 1.05] } },
     bands: stacked ? names.map((name, i) => ({ series: [i + 2, i + 1] })) : [],
     cursor: { drag: { x: false, y: false } }, hooks: { draw: [drawMarks] },
@@ -710,11 +725,8 @@ async function explain(name) {
           `${time(wait_ns / Math.max(requests, 1))} on average`);
       if (device_requests) fact(numbers, 'device', time(device_ns / device_requests) + ' for each');
     }
-    if (it.job) {
-      fact(numbers, 'share', it.job.share === null ? 'not paced' : perSecond(it.job.share));
-      fact(numbers, 'record', it.job.record > 0 ? `${it.job.record} lent`
-        : it.job.record < 0 ? `${-it.job.record} owed` : 'balanced');
-    }
+    if (it.limited_by) fact(numbers, 'held by', it.limited_by);
+    if (it.standing.length) fact(numbers, `job ${it.job.job}`, it.standing.join('; '));
     for (const [cause, words] of Object.entries(causes)) {
       const ns = it.delays ? it.delays[cause + '_ns'] : 0;
       const line = delays.insertRow();

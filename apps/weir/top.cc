@@ -50,7 +50,7 @@ struct Row {
   std::string name;
   double ops = 0;
   double bytes = 0;
-  double wait_ns = 0;  // of a request
+  double wait_ns = 0;      // of a request
   std::string cause = {};  // of its waits; empty: none
   std::optional<double> share = {};
   double rate = 0;
@@ -257,11 +257,15 @@ std::vector<std::string> table(const std::vector<Row>& rows, const Totals& total
   return text;
 }
 
-std::string totals_line(const Totals& all) {
-  return fmt::format("{} ops/s, {}B/s, wait {}, {} queued, {} of {} slots{}{}",
-                     short_number(all.ops), short_number(all.bytes), short_time(all.wait_ns),
-                     short_number(static_cast<double>(all.queued)), all.running, all.slots,
-                     all.capacity.empty() ? "" : ", capacity ", all.capacity);
+// With the capacity if there is room; 0: any width.
+std::string totals_line(const Totals& all, std::size_t width) {
+  const std::string line =
+      fmt::format("{} ops/s, {}B/s, wait {}, {} queued, {} of {} slots", short_number(all.ops),
+                  short_number(all.bytes), short_time(all.wait_ns),
+                  short_number(static_cast<double>(all.queued)), all.running, all.slots);
+  if (all.capacity.empty()) return line;
+  const std::string whole = line + ", capacity " + all.capacity;
+  return width == 0 || whole.size() <= width ? whole : line;
 }
 
 // ---- the screen ----
@@ -388,7 +392,7 @@ int print_once(const TopArguments& arguments) {
     auto& rows = rates.update(answer);
     sort_rows(rows, arguments.sort);
     const Totals totals = read_totals(arguments);
-    fmt::print("{}\n", totals_line(totals));
+    fmt::print("{}\n", totals_line(totals, 0));
     for (const std::string& line : table(rows, totals, rows.size(), 0)) fmt::print("{}\n", line);
   }
   check_output();
@@ -420,7 +424,7 @@ int run_top(TopArguments arguments) {
     sort_rows(rows, arguments.sort);
     const Totals totals = read_totals(arguments);
     std::vector<std::string> lines = {head_line(arguments, view, totals, rows.size()),
-                                      totals_line(totals), ""};
+                                      totals_line(totals, screen.width), ""};
     for (std::string& line : table(rows, totals, screen.lines - 4, screen.width)) {
       lines.push_back(std::move(line));
     }

@@ -109,12 +109,12 @@ try {
   await reader.close();
 
   // Many classes: pages and a search that reaches all of them.
-  await page.waitForFunction(() => state.count > 300, null, { timeout });
+  await page.waitForFunction(() => state.count > 8192, null, { timeout });
   const rows = await page.locator('#classes tbody tr').count();
   await shot('many');
   await page.locator('#next').click();
   await page.waitForFunction(() => $('place').textContent.startsWith('51–'), null, { timeout });
-  await page.locator('#filter').fill('many.299');
+  await page.locator('#filter').fill('many.8191');
   await page.waitForFunction(() => document.querySelectorAll('#classes tbody tr').length === 1,
     null, { timeout });
   await page.locator('#filter').fill('');

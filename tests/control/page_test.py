@@ -4,11 +4,14 @@
 
 WEIR_SCREENSHOTS=FOLDER stores screenshots.
 """
+import contextlib
 import json
 import os
 import pathlib
 import shutil
+import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import unittest
@@ -16,9 +19,26 @@ import unittest
 from remote import READ, RELEASE, Remote, request, simple_reply
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "cluster"))
+from world import World  # noqa: E402
+
 BUILD = pathlib.Path(os.environ.get("WEIR_BUILD_DIR", HERE.parents[1] / "build/dev"))
 TOKEN = "page-token"
 READER = "reader-token"
+MANY = 8192  # classes
+CONTROLLED = """
+[control]
+tcp = "127.0.0.1:0"
+token = "{token}"
+[groups]
+length = "500ms"
+[[group]]
+name = "near"
+nids = "0@lo"
+[[group]]
+name = "far"
+nids = "10.0.0.*@tcp"
+"""
 
 
 def modules():
@@ -31,6 +51,17 @@ def modules():
         subprocess.run(["npm", "ci", "--prefix", folder, "--ignore-scripts", "--no-audit",
                         "--no-fund", "--loglevel=error"], check=True, timeout=300)
     return folder
+
+
+def make_many(it):
+    """A class for each of many jobs."""
+    for first in range(0, MANY, 64):
+        clients = [it.client(f"many.{first + i}") for i in range(64)]
+        for client in clients:
+            client.sendall(request(READ, 0, 0, 512))
+        for client in clients:
+            simple_reply(client, 512)
+            client.close()
 
 
 class Load:
@@ -53,6 +84,48 @@ class Load:
         self.thread.join()
 
 
+class Proxy:
+    """Forwards connections to a port, until they go silent: then neither side hears of the other
+    again, and nobody is told. New connections are forwarded."""
+
+    def __init__(self, port):
+        self.to = port
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.sockets = []
+        self.silent = set()
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            server = socket.create_connection(("127.0.0.1", self.to))
+            self.sockets += [client, server]
+            for pair in ((client, server), (server, client)):
+                threading.Thread(target=self.forward, args=pair, daemon=True).start()
+
+    def forward(self, source, target):
+        try:
+            while data := source.recv(1 << 16):
+                if source not in self.silent:
+                    target.sendall(data)
+            if source not in self.silent:
+                target.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+    def go_silent(self):
+        self.silent.update(self.sockets)
+
+    def close(self):
+        self.listener.close()
+        for one in self.sockets:
+            one.close()
+
+
 class Page(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
@@ -64,8 +137,8 @@ class Page(unittest.TestCase):
         folder = modules()
         tokens = f"admin write {TOKEN}\nviewer read {READER}\n"
         (self.folder / "token").write_text(tokens, encoding="utf-8")
-        with Remote("--export", "a=memory:64MiB", "--adaptive", "off", "--control-tcp",
-                    "127.0.0.1:0", "--control-token", self.folder / "token",
+        with Remote("--export", "a=memory:64MiB", "--adaptive", "off", "--classes", "10000",
+                    "--control-tcp", "127.0.0.1:0", "--control-token", self.folder / "token",
                     binary=RELEASE) as it:
             loads = [Load(it, job) for job in ("dd.0", "ior.1", "<b>bold")]
             url = f"http://127.0.0.1:{it.control_port}/#token="
@@ -106,6 +179,78 @@ class Page(unittest.TestCase):
         self.assertNotEqual(one["dark"], "rgb(244, 246, 249)")
         self.assertTrue(one["wide"] and seen["narrow"], "the page is wider than the window")
 
+    def look(self, url, what, **options):
+        """What views.mjs finds."""
+        done = subprocess.run(["node", HERE / "views.mjs", modules(), url, self.shots, what],
+                              capture_output=True, text=True, timeout=250, check=False, **options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def test_every_text_has_the_contrast_of_wcag_aa(self):
+        with self.serve() as it:
+            load = Load(it, "dd.0")
+            try:
+                found = self.look(self.url(it.control_port), "colours")
+            finally:
+                load.end()
+        bad = found.pop("bad")
+        self.assertGreater(len(bad["poor"]), 5, "the check finds what is wrong")
+        self.assertEqual(len(found), 6)
+        for where, one in found.items():
+            self.assertGreater(one["seen"], 80, where)
+            self.assertEqual(one["poor"], [], where)
+
+    def test_a_page_that_slept_for_an_hour_comes_back(self):
+        with self.serve() as it, contextlib.closing(Proxy(it.control_port)) as proxy:
+            it.read("early.1", 1)
+            browser = subprocess.Popen(
+                ["node", HERE / "views.mjs", modules(), self.url(proxy.port), self.shots, "sleep"],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            try:
+                self.assertEqual(json.loads(browser.stdout.readline() or "{}").get("state"), "live")
+                proxy.go_silent()
+                it.read("late.1", 1)
+                browser.stdin.write("\n")
+                browser.stdin.flush()
+                back = json.loads(browser.stdout.readline() or "{}")
+                self.assertEqual(back.get("state"), "live")
+                self.assertGreaterEqual(back["streams"], 2, "the dead connection was replaced")
+                self.assertEqual(browser.wait(60), 0)
+            finally:
+                browser.kill()
+                browser.communicate()
+
+    def test_the_views_of_a_cluster_its_groups_and_gateways(self):
+        more = CONTROLLED.format(token=self.folder / "token")
+        with World(servers=2, more=more) as world:
+            world.rule("start wide jobid={*} rate=300 by=rule")
+            members = list(world.members.values())
+            loads = [Load(member, "dd.0") for member in members]
+            try:
+                control = next(one for one in members[0].addresses if one.startswith("control:"))
+                seen = self.look(self.url(control.rpartition(":")[2]), "cluster")
+            finally:
+                for load in loads:
+                    load.end()
+        self.assertRegex(seen["cluster"], r"this server\s+s0\s")
+        self.assertRegex(seen["cluster"], r"leader\s+s[01]\s")
+        for name in ("s0", "s1"):
+            self.assertRegex(seen["cluster"], rf"{name}\s+127\.0\.0\.1:\d+\s+joined")
+            self.assertRegex(seen["cluster"], rf"ost_io/wide/ops\s+{name}\s+[0-9.]+/s\s+\d+ %")
+        self.assertRegex(seen["groups"], r"(?s)turns\s+cluster.*epoch\s+\d+ of term 1.*"
+                                         r"near\s+\d+.*far\s+\d+.*others\s+\d+")
+        self.assertRegex(seen["gateways"], r"<b>nfs</b> to server\s+calls\s+12\.3k")
+        self.assertRegex(seen["exports"], r"a\s+responds")
+        self.assertEqual(seen["html"], 0, "a name became HTML")
+        self.assertEqual(set(seen["fits"].values()), {True}, seen["fits"])
+
+    def serve(self):
+        return Remote("--export", "a=memory:64MiB", "--control-tcp", "127.0.0.1:0",
+                      "--control-token", self.folder / "token", binary=RELEASE)
+
+    def url(self, port):
+        return f"http://127.0.0.1:{port}/#token={TOKEN}"
+
     def follow(self, it, browser, loads):
         def seen():
             line = browser.stdout.readline()
@@ -128,13 +273,13 @@ class Page(unittest.TestCase):
         self.assertTrue(tried["early"], "nothing is applied that was not tried")
         self.assertRegex(tried["effects"], r"1 class changes, 2 do not")
         self.assertRegex(tried["effects"],
-                         r"default/dd.0\s+slow/dd.0\s+10.0k ops/s\s+20 ops/s, 1.0 MB/s")
+                         r"default/dd.0\s+slow/dd.0\s+10.0k ops/s\s+20 ops/s, 1.00 MB/s")
         self.assertEqual([one["rule"] for one in it.get("/v1/services/ost_io/rules")], ["default"])
         self.assertEqual(it.weir("rule", "start", "other", "jobid={x}", "rate=5")[0], 0)
         go_on()
         ruled = seen()
         self.assertIn("Nothing was changed", ruled["lost"])
-        self.assertEqual(ruled["limit"], "20 ops/s, 1.0 MB/s")
+        self.assertEqual(ruled["limit"], "20 ops/s, 1.00 MB/s")
         self.assertIn("'jobid={dd.*}' matches", ruled["explained"])
         self.assertIn("the limit of its rule", ruled["explained"])
         self.assertTrue(ruled["closed"])
@@ -143,8 +288,7 @@ class Page(unittest.TestCase):
         self.assertEqual([one["rule"] for one in it.get("/v1/services/ost_io/rules")],
                          ["other", "default"])
         self.assertEqual(it.get("/v1/jobs"), [{"job": "ior.1", "nodes": 7}])
-        for number in range(300):
-            it.read(f"many.{number}", 1)
+        make_many(it)
         go_on()
         many = seen()
         self.assertEqual(many["readOnly"], {"said": True, "buttons": 0})

@@ -152,7 +152,8 @@ class OnATerminal(unittest.TestCase):
         text = top.read()
         lines = text.splitlines()
         self.assertRegex(lines[0], r"^ost_io  tbf jobid  3 classes by ops  \? help$")
-        self.assertRegex(lines[1], r"^[0-9.k]+ ops/s, [0-9.kM]+B/s, wait [0-9.]+[a-z]+, \d+ queued, \d+")
+        self.assertRegex(lines[1], r"^[0-9.k]+ ops/s, [0-9.kM]+B/s, wait [0-9.]+[a-z]+, "
+                                   r"\d+ queued, \d+ of 16 slots$")
         self.assertRegex(lines[3], r"^CLASS +OPS/S BYTES/S +WAIT CAUSE +LIMIT$")
         self.assertEqual(top.screen.overflows, 0)
         top.resize(24, 120)
@@ -164,8 +165,7 @@ class OnATerminal(unittest.TestCase):
     def test_the_totals_are_those_of_all_classes(self):
         top = self.start()
         top.expect(r"^default/other\.0 +[1-9]")
-        all_ops = float(top.expect(r"^([0-9.]+) ops/s")[1])
-        self.assertGreater(all_ops, 20)
+        top.expect(r"^[1-9]\d\d ops/s, [1-9]|^[1-9.]+k ops/s, [1-9]")  # more than one class has
 
     def test_keys_sort_filter_and_explain_themselves(self):
         top = self.start()

@@ -76,7 +76,8 @@ class Asking(unittest.TestCase):
 
         def is_told():
             told.update(self.explain(it, *name.split()) or {})
-            return told.get("cause") == cause and (told.get("delays") or {}).get("requests", 0) >= least
+            measured = (told.get("delays") or {}).get("requests", 0)
+            return told.get("cause") == cause and measured >= least
         try:
             wait_for(f"cause {cause}", is_told)
         except AssertionError as error:
@@ -96,7 +97,8 @@ class Verdicts(Asking):
     def test_its_own_limit_of_operations(self):
         it = self.serve(*PLAIN, "--rule", "start dd jobid={dd.*} rate=100")
         load = self.load(it, "dd.0")
-        told = self.expect(it, "dd.0", "limit", r"dd\.0 is limited by rule 'dd' \(100 operations/s\)",
+        told = self.expect(it, "dd.0", "limit",
+                           r"dd\.0 is limited by rule 'dd' \(100 operations/s\)",
                            "weir rule change dd rate=200")
         self.assertEqual(told["limited_by"], "dd/dd.0")
         self.assertEqual(it.weir(*told["cure"].split()[1:]), (0, "", ""), "it can be pasted")
@@ -118,8 +120,9 @@ class Verdicts(Asking):
         self.load(it, "dd.1")
         for name in ("dd.0", "both", "rule=both", "both/*"):
             told = self.expect(it, name, "limit",
-                               r"(dd\.0|both/\*) is limited by rule 'both' \(100 operations/s for all "
-                               r"its requests together\)$", "weir rule change both rate=200", least=200)
+                               r"(dd\.0|both/\*) is limited by rule 'both' \(100 operations/s "
+                               r"for all its requests together\)$",
+                               "weir rule change both rate=200", least=200)
             self.assertGreater(told["delays"]["device_requests"], 0)
 
     def test_the_limit_of_another_layer(self):
@@ -138,7 +141,8 @@ class Verdicts(Asking):
         self.load(it, "large", depth=64)
         self.load(it, "small", depth=64)
         told = self.expect(it, "small", "share",
-                           r"small uses all of its share of the capacity, \d+ operations/s for 1 node",
+                           r"small uses all of its share of the capacity, \d+ operations/s for 1 "
+                           r"node",
                            "weir job set small 2")
         self.assertRegex(" ".join(told["standing"]),
                          r"1 of 10 nodes, entitled to 100 operations/s share now \d+ operations/s")
@@ -150,8 +154,8 @@ class Verdicts(Asking):
                                         r"which dd\.0 shares with other jobs")
 
     def test_others_go_first(self):
-        it = self.serve("--export", "a=shaped:iops=200:memory:16MiB", "--adaptive", "off", "--slots",
-                        "1")
+        it = self.serve("--export", "a=shaped:iops=200:memory:16MiB", "--adaptive", "off",
+                        "--slots", "1")
         for job in range(7):
             self.load(it, f"other.{job}", depth=8)
         self.load(it, "dd.0", depth=4)
@@ -177,8 +181,8 @@ class Verdicts(Asking):
             self.enterContext(it.locker("run", "--job", "miner", str(number), "--", "sleep", "600"))
         wait_for("it is full", lambda: it.number(f"{POOL}granted") == 3)
         self.expect(it, "--service locks miner", "volume",
-                    r"miner waits for room in namespace 'locks': \d+ locks are granted, its limit is "
-                    r"2, and 2 requests wait until clients give up locks",
+                    r"miner waits for room in namespace 'locks': \d+ locks are granted, its limit "
+                    r"is 2, and 2 requests wait until clients give up locks",
                     r"weir lctl set_param ldlm\.namespaces\.locks\.pool\.limit=4", least=1)
 
     def test_the_turn_of_another_group(self):
@@ -193,14 +197,15 @@ class Verdicts(Asking):
     def test_the_device_is_slow(self):
         it = self.serve("--export", "a=shaped:latency=20ms:memory:16MiB", "--adaptive", "off")
         self.load(it, "dd.0", depth=1)
-        self.expect(it, "dd.0", "device", r"dd\.0 is not throttled: its requests wait [0-9.]+ [nu]s "
-                                          r"on average, and the device takes 2\d\.\d ms$")
+        self.expect(it, "dd.0", "device",
+                    r"dd\.0 is not throttled: its requests wait [0-9.]+ [nu]s on average, and the "
+                    r"device takes 2\d\.\d ms$")
 
     def test_it_is_not_throttled_at_all(self):
         it = self.serve(*PLAIN)
         self.load(it, "dd.0", "--rate_iops=200", depth=1)
-        self.expect(it, "dd.0", "none", r"dd\.0 is not throttled: its requests wait [0-9.]+ [nu]s on "
-                                        r"average")
+        self.expect(it, "dd.0", "none",
+                    r"dd\.0 is not throttled: its requests wait [0-9.]+ [nu]s on average")
 
 
 class Names(Asking):

@@ -411,7 +411,13 @@ bool HttpControl::answer_plain(const HttpRequest& request, bool reads, const Rep
 }
 
 void HttpControl::get(const HttpRequest& request, const Reply& reply) {
-  if (request.path == "/v1/events") return reply({.is_stream = true});
+  if (request.path == "/v1/events") {
+    // A reader sees the state at once, not at the next second.
+    return with_snapshot([this, reply](const Result<const Snapshot*>& shot) {
+      if (!shot) return reply(error_response(shot.error()));
+      reply({.body = live_event(**shot, generation_name()), .is_stream = true});
+    });
+  }
   if (request.path == "/v1/openapi.json") {
     return reply(
         {.body = std::string(find_embedded(embedded_files(), "openapi.json").value_or(""))});

@@ -359,7 +359,7 @@ class Session : public std::enable_shared_from_this<Session> {
       if (listener_.streams >= HttpServer::kStreamsMax) {
         return refuse(503, "too many event streams");
       }
-      return begin_stream();
+      return begin_stream(response.body);
     }
     if (response.body.size() > kSmallReply &&
         listener_.replies + response.body.size() > HttpServer::kRepliesMax) {
@@ -413,13 +413,15 @@ class Session : public std::enable_shared_from_this<Session> {
                             });
   }
 
-  void begin_stream() {
+  // With a first event, which may be empty.
+  void begin_stream(const std::string& event) {
     is_stream_ = true;
     ++listener_.streams;
     state_.streams.push_back(weak_from_this());
-    static const auto head = std::make_shared<const std::string>(
+    const auto head = std::make_shared<const std::string>(
         "HTTP/1.1 200 OK\r\nServer: weir\r\nContent-Type: text/event-stream\r\n"
-        "Cache-Control: no-store\r\nConnection: close\r\n\r\nretry: 2000\n\n");
+        "Cache-Control: no-store\r\nConnection: close\r\n\r\nretry: 2000\n\n" +
+        event);
     send_event(head);
     watch();
   }

@@ -66,7 +66,7 @@ struct HttpResponse {
   std::string allow = {};                 // methods of the path, for 405; empty: none
   std::uint64_t time_ns = 0;              // time of the data, since 1970; 0: none
   std::optional<std::size_t> count = {};  // entries on all pages of a list
-  bool is_stream = false;
+  bool is_stream = false;                 // `body` is then the first event
 };
 
 struct HttpOptions {
