@@ -96,7 +96,7 @@ def limit_of_calls(server, rate):
 
 def limit_of_bytes(server, size, rate):
     with gateway(server, "--adaptive", "off", "--rule",
-                 f"start r uid={{1000}} bps={rate}") as weir:
+                 f"start r uid={{1000}} bps={rate}B") as weir:
         loads = [Load(weir.port, 1000, "read", size, depth=8) for _ in range(2)]
         return percent(sum(load.wait().rate() for load in loads) * size, rate)
 
@@ -200,7 +200,8 @@ def idle_connections(count=10_000):
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     count = min(count, most // 2 - 200)
     with Answers() as answers, \
-            gateway(answers.port, "--connections", str(count + 10)) as weir, \
+            gateway(answers.port, "--connections", str(count + 10),
+                    "--memory", "4GiB") as weir, \
             contextlib.ExitStack() as clients:
         before = weir.memory()
         for _ in range(count):
@@ -248,7 +249,7 @@ def writer_on_the_wire(nfs, rate=10_000_000, seconds=6):
     (nfs.export / "written").write_bytes(b"")
     os.chmod(nfs.export / "written", 0o666)
     with gateway(nfs.port, "--adaptive", "off", "--rule",
-                 f"start r uid={{1000}} bps={rate}") as weir:
+                 f"start r uid={{1000}} bps={rate}B") as weir:
         session = gateway_test.Session(weir.port)
         handle = session.handle_of(b"export", b"written")
         write = [rpc.u32(22) + rpc.opaque(handle),

@@ -48,9 +48,9 @@ echo "{ready}"
 while IFS= read -r line; do eval "$line"; echo "{end} $?>>"; done
 poweroff -f
 """
-# Version 4 alone, since lockd needs rpcbind. Entries of the caches that mountd would fill: the export
-# with number 0 for everybody. The flags of
-# linux/nfsd/export.h: insecure ports, no subtree check, numbered, read and write.
+# Version 4 alone, since lockd needs rpcbind. Entries of the caches that mountd would fill: the
+# export with number 0 for everybody. The flags of linux/nfsd/export.h: insecure ports, no subtree
+# check, numbered; without others read and write.
 NEVER = 2147483647
 SERVE = f"""mkdir -p /export && mount -t tmpfs none /export && chmod 777 /export
 mount -t nfsd none /proc/fs/nfsd
