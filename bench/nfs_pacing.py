@@ -56,7 +56,7 @@ class Load:
     """A client, in a process of its own."""
 
     def __init__(self, port, uid, operation="getattr", size=0, depth=32, seconds=SECONDS):
-        self.size = size
+        self.seconds = seconds
         self.process = subprocess.Popen(
             [PEER, "load", str(port), operation, str(size), str(depth), str(seconds + WARM),
              str(uid)], stdout=subprocess.PIPE, text=True)
@@ -68,15 +68,26 @@ class Load:
         self.p99_us = told["p99_us"]
         return self
 
-    def rate(self):
-        """Calls a second after the start."""
-        counted = self.each[int(WARM * 100):int((WARM + SECONDS) * 100)]
-        return sum(counted) / (len(counted) / 100)
+    def between(self, start, end):
+        """Calls a second between two times of the clock."""
+        at, to = (round((when - self.began) * 100) for when in (start, end))
+        return sum(self.each[at:to]) / ((to - at) / 100)
 
     def exact_rate(self):
         """Between the first and the last reply: for a few calls."""
         at = [i for i, count in enumerate(self.each) if count]
         return (sum(self.each) - 1) / ((at[-1] - at[0]) / 100)
+
+
+def rates(loads):
+    """Calls a second of each load while all of them ran, after their start."""
+    start = max(load.began for load in loads) + WARM
+    end = min(load.began + load.seconds + WARM for load in loads)
+    return [load.between(start, end) for load in loads]
+
+
+def rate_of(*loads):
+    return sum(rates([load.wait() for load in loads]))
 
 
 def percent(got, wanted):
@@ -85,20 +96,19 @@ def percent(got, wanted):
 
 def limit_of_calls(server, rate):
     """The error of a limit over two connections."""
-    few = rate <= 10
+    few = rate == 1
     with gateway(server, "--adaptive", "off", "--rule",
                  f"start r uid={{1000}} rate={rate}" + (" burst=1" if few else "")) as weir:
         if few:
             return percent(Load(weir.port, 1000).wait().exact_rate(), rate)
-        loads = [Load(weir.port, 1000, depth=64) for _ in range(2)]
-        return percent(sum(load.wait().rate() for load in loads), rate)
+        return percent(rate_of(*(Load(weir.port, 1000, depth=64) for _ in range(2))), rate)
 
 
 def limit_of_bytes(server, size, rate):
     with gateway(server, "--adaptive", "off", "--rule",
                  f"start r uid={{1000}} bps={rate}B") as weir:
         loads = [Load(weir.port, 1000, "read", size, depth=8) for _ in range(2)]
-        return percent(sum(load.wait().rate() for load in loads) * size, rate)
+        return percent(rate_of(*loads) * size, rate)
 
 
 @contextlib.contextmanager
@@ -115,19 +125,19 @@ def shares(server):
     """The largest error of the shares of users of the weights 1, 2 and 4."""
     with sharing(server, CAPACITY, {1: 1, 2: 2, 4: 4}) as weir:
         loads = {uid: Load(weir.port, uid, depth=64) for uid in (1, 2, 4)}
-        rates = {uid: load.wait().rate() for uid, load in loads.items()}
-    whole = sum(rates.values())
-    return max(percent(rates[uid] / whole, uid / 7) for uid in rates)
+        got = rates([load.wait() for load in loads.values()])
+    return max(percent(one / sum(got), uid / 7) for uid, one in zip(loads, got))
 
 
 def alone(server):
     """What a user alone gets with shares, of what it gets without."""
-    rates = []
-    for mode in "on", "off":
-        with gateway(server, "--adaptive", mode, "--rule",
-                     "start free jobid={uid.*} rate=999999") as weir:
-            rates.append(Load(weir.port, 1, seconds=3).wait().rate())
-    return 100 * rates[0] / rates[1]
+    def free(mode):
+        return gateway(server, "--adaptive", mode, "--rule",
+                       "start free jobid={uid.*} rate=999999")
+
+    with free("on") as shared, free("off") as plain:
+        got = [rate_of(Load(weir.port, 1, seconds=2)) for weir in (shared, plain)]
+    return 100 * got[0] / got[1]
 
 
 def lending(server):
@@ -147,15 +157,13 @@ def lending(server):
 
 def neighbours(server):
     """What a user gets beside a limited one with a full queue, of what it gets alone."""
-    rates = []
     with gateway(server, "--adaptive", "off", "--rule", "start r uid={2000} rate=100",
                  "--rule", "start free uid={1000} rate=999999") as weir:
-        for limited in ((), (2000,)):
-            others = [Load(weir.port, uid, depth=200, seconds=4) for uid in limited]
-            rates.append(Load(weir.port, 1000, seconds=3).wait().rate())
-            for other in others:
-                other.wait()
-    return 100 * rates[1] / rates[0]
+        alone_rate = rate_of(Load(weir.port, 1000, seconds=2))
+        limited = Load(weir.port, 2000, depth=200, seconds=4)
+        beside = rate_of(Load(weir.port, 1000, seconds=2))
+        limited.wait()
+    return 100 * beside / alone_rate
 
 
 class Answers:
