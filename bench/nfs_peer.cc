@@ -8,8 +8,11 @@
 //                                               while it walks the record marks of both sides,
 //                                               reads the header of each call and keeps a table of
 //                                               xids; no queue, no limit, one thread
-//   nfs_peer load PORT OP SIZE DEPTH SECONDS    DEPTH calls of OP (getattr, read, write) in flight
-//                                               on one connection; results as JSON
+//   nfs_peer load PORT OP SIZE DEPTH SECONDS [UID]
+//                                               DEPTH calls of OP (getattr, read, write) in flight
+//                                               on one connection; results as JSON, with the
+//                                               replies of each 10 ms from began_s on, a time of
+//                                               the monotonic clock
 //
 // All of them on 127.0.0.1. Errors end the program: it is only for measurements.
 #include <algorithm>
@@ -43,6 +46,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::size_t kRead = std::size_t{256} << 10;
 constexpr std::uint32_t kLast = 1U << 31;
+constexpr auto kSlice = std::chrono::milliseconds{10};
 
 void need(bool is_true, const char* what) {
   if (is_true) return;
@@ -274,10 +278,11 @@ void floor_of(std::uint16_t port, std::uint16_t server_port) {
 
 // ---- load ----
 
-std::string call_of(const std::string& op, std::uint32_t xid, std::uint32_t size) {
+std::string call_of(const std::string& op, std::uint32_t xid, std::uint32_t size,
+                    std::uint32_t uid) {
   const bool reads = op == "read";
   const Proc3 procedure = reads ? Proc3::kRead : op == "write" ? Proc3::kWrite : Proc3::kGetAttr;
-  XdrWriter call = sys_call(xid, kNfsVersion3, static_cast<std::uint32_t>(procedure), 1000);
+  XdrWriter call = sys_call(xid, kNfsVersion3, static_cast<std::uint32_t>(procedure), uid);
   call.opaque("a file handle of 32 bytes, about");
   if (reads) call.u64(0).u32(size);
   if (op == "write") call.u64(0).u32(size).u32(0).opaque(std::string(size, 'w'));
@@ -285,14 +290,15 @@ std::string call_of(const std::string& op, std::uint32_t xid, std::uint32_t size
 }
 
 void load(std::uint16_t port, const std::string& op, std::uint32_t size, std::uint32_t depth,
-          double seconds) {
+          double seconds, std::uint32_t uid) {
   const int fd = connect_to(port);
   std::vector<std::string> calls;  // of each place; the xid is the place
-  for (std::uint32_t xid = 0; xid < depth; ++xid) calls.push_back(call_of(op, xid, size));
+  for (std::uint32_t xid = 0; xid < depth; ++xid) calls.push_back(call_of(op, xid, size, uid));
   std::vector<Clock::time_point> sent(depth);
   std::vector<std::uint32_t> due(depth);
   for (std::uint32_t xid = 0; xid < depth; ++xid) due[xid] = xid;
   std::vector<double> waits;
+  std::vector<std::uint32_t> each(static_cast<std::size_t>(seconds * 100) + 1000);  // 10 ms
   waits.reserve(std::size_t{1} << 22);
   std::vector<char> buffer(kRead);
   std::string out;
@@ -318,6 +324,8 @@ void load(std::uint16_t port, const std::string& op, std::uint32_t size, std::ui
                         load_be<std::uint32_t>(reinterpret_cast<const std::byte*>(head.data()));
                     need(xid < depth, "xid");
                     waits.push_back(std::chrono::duration<double>(now - sent[xid]).count());
+                    const auto at = static_cast<std::size_t>((now - began) / kSlice);
+                    ++each[std::min(at, each.size() - 1)];
                     due.push_back(xid);
                   });
     }
@@ -325,8 +333,14 @@ void load(std::uint16_t port, const std::string& op, std::uint32_t size, std::ui
   const double took = std::chrono::duration<double>(now - began).count();
   std::sort(waits.begin(), waits.end());
   const auto at = [&](std::size_t percent) { return 1e6 * waits[waits.size() * percent / 100]; };
-  std::printf("{\"calls\": %zu, \"seconds\": %.6f, \"p50_us\": %.2f, \"p99_us\": %.2f}\n",
+  std::printf("{\"calls\": %zu, \"seconds\": %.6f, \"p50_us\": %.2f, \"p99_us\": %.2f, ",
               waits.size(), took, at(50), at(99));
+  std::printf("\"began_s\": %.6f, \"each_10ms\": [",
+              std::chrono::duration<double>(began.time_since_epoch()).count());
+  for (std::size_t i = 0; i <= static_cast<std::size_t>((now - began) / kSlice); ++i) {
+    std::printf("%s%u", i == 0 ? "" : ",", each[std::min(i, each.size() - 1)]);
+  }
+  std::puts("]}");
   close(fd);
 }
 
@@ -340,9 +354,12 @@ int main(int argc, char** argv) {
   };
   if (words.size() == 2 && words[0] == "server") weir::nfs::serve(port(1));
   if (words.size() == 3 && words[0] == "floor") weir::nfs::floor_of(port(1), port(2));
-  if (words.size() == 6 && words[0] == "load") {
-    weir::nfs::load(port(1), words[2], static_cast<std::uint32_t>(std::stoul(words[3])),
-                    static_cast<std::uint32_t>(std::stoul(words[4])), std::stod(words[5]));
+  if ((words.size() == 6 || words.size() == 7) && words[0] == "load") {
+    const auto number = [&](std::size_t at) {
+      return static_cast<std::uint32_t>(std::stoul(words[at]));
+    };
+    weir::nfs::load(port(1), words[2], number(3), number(4), std::stod(words[5]),
+                    words.size() == 7 ? number(6) : 1000);
     return 0;
   }
   std::fputs("usage: nfs_peer server|floor|load ...; see bench/nfs\n", stderr);

@@ -125,7 +125,7 @@ class Matches(RulesTest):
                      "a\t'opcode={obd_ping}&nodemap={site}' matches\n", "--nodemap", "site")
         self.answers("start e export={/srv*} rate=1\nmatch export=/srv/a\nmatch export=/home\n",
                      "e\t'export={/srv*}' matches\n"
-                     "default\te: export is '/home', not in 'export={/srv*}'\n")
+                     "default\tno rule matches; e: export is '/home', not in 'export={/srv*}'\n")
         self.answers(lines + "match opcode=obd_ping nodemap=2\n",
                      "a\t'opcode={obd_ping}&nodemap={site}' matches\n",
                      "--nodemap", "other", "--nodemap", "site")

@@ -13,6 +13,7 @@ file system with an exported file and the journal; the second one is exported as
 processor is emulated, which works in virtual machines and containers too.
 """
 import contextlib
+import fcntl
 import gzip
 import http.client
 import os
@@ -81,12 +82,18 @@ def kernel_package():
 
 
 def unpack_kernel():
-    """The folder with boot/vmlinuz-* and lib/modules/*."""
+    """The folder with boot/vmlinuz-* and lib/modules/*. Tests that need it may run at a time."""
     folder = CACHE / "kernel"
-    if list(folder.glob("boot/vmlinuz-*")):
-        return folder
-    need("apt-get", "apt")
     CACHE.mkdir(parents=True, exist_ok=True)
+    with open(CACHE / "lock", "wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not list(folder.glob("boot/vmlinuz-*")):
+            download_kernel(folder)
+    return folder
+
+
+def download_kernel(folder):
+    need("apt-get", "apt")
     name = kernel_package()
     run("apt-get", "download", name, cwd=CACHE, timeout=300)
     package = next(CACHE.glob(f"{name}_*.deb"))
@@ -96,7 +103,6 @@ def unpack_kernel():
     package.unlink()
     shutil.rmtree(folder, ignore_errors=True)
     unpacked.rename(folder)
-    return folder
 
 
 def modules(kernel, names=MODULES):

@@ -48,16 +48,18 @@ echo "{ready}"
 while IFS= read -r line; do eval "$line"; echo "{end} $?>>"; done
 poweroff -f
 """
-# Entries of the caches that mountd would fill: the export with number 0 for everybody. The flags of
-# linux/nfsd/export.h: insecure ports, no subtree check, numbered, read and write.
+# Version 4 alone, since lockd needs rpcbind. Entries of the caches that mountd would fill: the
+# export with number 0 for everybody. The flags of linux/nfsd/export.h: insecure ports, no subtree
+# check, numbered; without others read and write.
 NEVER = 2147483647
 SERVE = f"""mkdir -p /export && mount -t tmpfs none /export && chmod 777 /export
 mount -t nfsd none /proc/fs/nfsd
 mkdir -p /var/lib/nfs/v4recovery
+echo '-2 -3' > /proc/fs/nfsd/versions
 echo 15 > /proc/fs/nfsd/nfsv4leasetime
 echo 10 > /proc/fs/nfsd/nfsv4gracetime
 echo 'nfsd {HOST} {NEVER} all' > /proc/net/rpc/auth.unix.ip/channel
-echo 'all /export {NEVER} {0x2 | 0x400 | 0x2000} -1 -1 0' > /proc/net/rpc/nfsd.export/channel
+echo 'all /export {NEVER} {0x2 | 0x400 | 0x2000} 65534 65534 0' > /proc/net/rpc/nfsd.export/channel
 echo 'all 1 \\x00000000 {NEVER} /export' > /proc/net/rpc/nfsd.fh/channel
 echo 'tcp 2049' > /proc/fs/nfsd/portlist
 echo 4 > /proc/fs/nfsd/threads"""
@@ -175,3 +177,7 @@ class Linux:
 
     def unmount(self):
         self.run("umount /mnt")
+
+    def abandon(self):
+        """Unmounts without a server, if anything is mounted."""
+        self.run("umount -f -l /mnt 2>/dev/null", None)

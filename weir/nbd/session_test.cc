@@ -83,6 +83,7 @@ TEST_F(NbdSessionTest, RequestsHaveTheIdentityThatWasClaimedAndAKind) {
   EXPECT_EQ(request_.operation, OperationKind::kRead);
   EXPECT_EQ(request_.command, StoreCommand::kRead);
   EXPECT_EQ(request_.attributes.job, JobId("ior.n1"));
+  EXPECT_EQ(request_.attributes.export_name, ExportName("scratch"));
   EXPECT_EQ(opcode_name(request_.attributes.opcode), "ost_read");
   EXPECT_EQ(big_endian(request_.tag), 7U) << "as it came";
   EXPECT_EQ(request_.offset, 4096U);

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the sessions of a gateway count, and the metrics made from it. Counters are thread-safe.
+// What the sessions of a gateway count, and the metrics made from it.
+//
+//   ++gateway.counters().calls;
+//   counts_of(gateway.counters(), "nfs")        for weir_nfs_*_total{gateway="nfs"}
+//
+// Each count is thread-safe; several that are read together need not belong to the same moment.
 #pragma once
 
 #include <atomic>
