@@ -7,10 +7,12 @@
 
 The image is in /dev/shm, so that the server is measured and not a disk.
 """
+import contextlib
 import dataclasses
 import json
 import os
 import pathlib
+import socket
 import subprocess
 import tempfile
 import time
@@ -45,15 +47,15 @@ class Images:
 
 def servers(folder):
     """Name: command line and name of the export."""
-    socket, image = f"{folder}/s", f"{folder}/image"
-    weir = [WEIR, "serve", "--listen", f"unix:{socket}"]
+    path, image = f"{folder}/s", f"{folder}/image"
+    weir = [WEIR, "serve", "--listen", f"unix:{path}"]
     return {
-        "nbdkit file": (["nbdkit", "-f", "-U", socket, "file", image], ""),
-        "nbdkit memory": (["nbdkit", "-f", "-U", socket, "memory", str(SIZE)], ""),
-        "qemu-nbd": (["qemu-nbd", "-t", "-e", "16", "-f", "raw", "-k", socket, image], ""),
+        "nbdkit file": (["nbdkit", "-f", "-U", path, "file", image], ""),
+        "nbdkit memory": (["nbdkit", "-f", "-U", path, "memory", str(SIZE)], ""),
+        "qemu-nbd": (["qemu-nbd", "-t", "-e", "16", "-f", "raw", "-k", path, image], ""),
         "q-s-d": (["qemu-storage-daemon",
                    "--blockdev", f"driver=file,node-name=f,filename={image},aio=io_uring",
-                   "--nbd-server", f"addr.type=unix,addr.path={socket},max-connections=16",
+                   "--nbd-server", f"addr.type=unix,addr.path={path},max-connections=16",
                    "--export", "type=nbd,id=e,node-name=f,name=a"], "a"),
         "weir file": ([*weir, "--export", f"a=file:{image}"], "a"),
         "weir epoll": ([*weir, "--export", f"a=file:{image}", "--io", "epoll"], "a"),
@@ -89,9 +91,9 @@ def fio(uri, bs, depth, connections, *options):
 
 def measure(folder, name, bs, depth, connections):
     command, export = servers(folder)[name]
-    socket = pathlib.Path(folder, "s")
-    uri = f"nbd+unix:///{export}?socket={socket}"
-    socket.unlink(missing_ok=True)
+    path = pathlib.Path(folder, "s")
+    uri = f"nbd+unix:///{export}?socket={path}"
+    path.unlink(missing_ok=True)
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:
         try:
             wait_for(uri, server)
@@ -106,16 +108,31 @@ def measure(folder, name, bs, depth, connections):
                read["clat_ns"]["percentile"]["99.000000"] / 1e3)
 
 
+def end_under_valgrind(server, path):
+    """valgrind runs one thread at a time and does not know that io_uring_enter may block: the
+    thread that reads SIGTERM runs only while connections wake the loop."""
+    server.terminate()
+    deadline = time.monotonic() + STUCK
+    while server.poll() is None:
+        if time.monotonic() > deadline:
+            server.kill()
+            raise RuntimeError("the server does not end under valgrind")
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as waker:
+            waker.settimeout(0.1)
+            waker.connect(str(path))
+        time.sleep(0.02)
+
+
 def instructions(folder, policy, count):
     """Instructions of the server in user space from start to exit with so many reads, counted by
-    callgrind."""
-    socket = pathlib.Path(folder, "s")
-    socket.unlink(missing_ok=True)
-    uri = f"nbd+unix:///a?socket={socket}"
+    callgrind. One loop and no control thread, for the reason above."""
+    path = pathlib.Path(folder, "s")
+    path.unlink(missing_ok=True)
+    uri = f"nbd+unix:///a?socket={path}"
     with subprocess.Popen(
             ["valgrind", "--trace-children=yes", "--tool=callgrind",
-             "--callgrind-out-file=/dev/null", WEIR, "serve",
-             "--listen", f"unix:{socket}", "--export", "a=memory:64MiB", *policy],
+             "--callgrind-out-file=/dev/null", WEIR, "serve", "--threads", "1", "--control", "none",
+             "--listen", f"unix:{path}", "--export", "a=memory:64MiB", *policy],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as server:
         try:
             wait_for(uri, server)
@@ -125,6 +142,6 @@ def instructions(folder, policy, count):
                  f"--io_size={count * 4}k"],
                 capture_output=True, check=True)
         finally:
-            server.terminate()
+            end_under_valgrind(server, path)
         log = server.stderr.read()
     return int(next(line for line in log.splitlines() if "Collected :" in line).split()[-1])
