@@ -81,9 +81,8 @@ bool wait_for(host::TimerFd& timer, host::SignalFd& signals, std::optional<Slurm
               const std::function<void(std::string_view)>& take) {
   for (;;) {
     if (slurm) slurm->tick(host::now(), take);
-    pollfd waiting[] = {{signals.fd(), POLLIN, 0},
-                        {timer.fd(), POLLIN, 0},
-                        {slurm ? slurm->fd() : -1, POLLIN, 0}};
+    pollfd waiting[] = {
+        {signals.fd(), POLLIN, 0}, {timer.fd(), POLLIN, 0}, {slurm ? slurm->fd() : -1, POLLIN, 0}};
     if (poll(waiting, std::size(waiting), -1) < 0) continue;
     if (signals.next()) return false;
     if (timer.acknowledge()) return true;
