@@ -213,12 +213,12 @@ TEST(Explain, ASlowDeviceIsNotThrottling) {
   World world;
   WaitSpan span = world.waited(Delay::kLimit, 20'000);
   EXPECT_EQ(world.verdict(span).cause, "none");
-  span.device = {10, 10 * 40 * kMs};
+  span.device = {10, 400 * kMs};
   EXPECT_EQ(world.verdict(span).text,
             "dd.0 is not throttled: its requests wait 20.0 us on average, and the device takes "
             "40.0 ms");
   span = world.waited(Delay::kSlot, 5 * kMs);
-  span.device = {10, 10 * 20 * kMs};
+  span.device = {10, 200 * kMs};
   EXPECT_EQ(world.verdict(span).text,
             "dd.0 waits mostly for the device: 20.0 ms of 25.0 ms on average");
   EXPECT_EQ(world.verdict({.from = instant_at(0)}).text,
