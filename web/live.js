@@ -84,7 +84,7 @@ const columns = [
   { label: 'Limit', show: (one) => limitText(one.rate, one.bps) },
   { label: 'Bucket', show: bucketText, meter: bucketFill },
   { label: 'Share', show: (one) => one.share === null ? '–' : perSecond(one.share) },
-  { label: 'Record', show: (one) => one.record === null ? '' : recordText(one.record) },
+  { label: 'Record, tokens', show: (one) => one.record === null ? '' : recordText(one.record) },
 ];
 
 function rate(one, key, show) {
@@ -102,7 +102,7 @@ function bucketFill(one) {
   return one.bps ? one.byte_level / Math.max(1, one.byte_depth) : null;
 }
 const perSecond = (rate) => inUnit(rate, current()?.capacity_unit);
-const recordText = (record) => record > 0 ? `lent ${short(record)}`
+const recordText = (record) => record > 0 ? `is owed ${short(record)}`
   : record < 0 ? `owes ${short(-record)}` : 'balanced';
 const current = () => state.last?.services.find((one) => one.service === state.service);
 

@@ -259,7 +259,7 @@ std::vector<std::string> table(const std::vector<Row>& rows, const Totals& total
 
 // With the capacity if there is room; 0: any width.
 std::string totals_line(const Totals& all, std::size_t width) {
-  const std::string line =
+  std::string line =
       fmt::format("{} ops/s, {}B/s, wait {}, {} queued, {} of {} slots", short_number(all.ops),
                   short_number(all.bytes), short_time(all.wait_ns),
                   short_number(static_cast<double>(all.queued)), all.running, all.slots);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Watches the live page in Chromium for a while, then takes screenshots in light and dark mode. It
-// waits for the bursts of ior.17, and for a time at which the axis has room for all its labels.
+// Watches the live page in Chromium for a while, then takes screenshots in light and dark mode, down
+// to the rules. It waits for the bursts of ior.17, and for a time at which the axis has room for all
+// its labels.
 //   node page.mjs MODULES URL FOLDER SECONDS
 import { createRequire } from 'node:module';
 
@@ -23,7 +24,9 @@ try {
       return state.history.end_ns > before && at % 60 >= 30 && at % 60 < 58 &&
         burst?.served.at(-1) > 300;
     }, seen, { timeout: 4000 * seconds });
-    await page.screenshot({ path: `${folder}/page-${colorScheme}.png`, fullPage: true });
+    const rules = await page.locator('section:has(#rules)').boundingBox();
+    await page.screenshot({ path: `${folder}/page-${colorScheme}.png`, fullPage: true,
+      clip: { x: 0, y: 0, width: 1200, height: rules.y + rules.height + 16 } });
   }
 } finally {
   await browser.close();

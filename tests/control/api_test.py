@@ -751,7 +751,7 @@ class Commands(unittest.TestCase):
                      json.loads(it.weir("top", "--once", "--json", "--filter", "wide")[1])]
             self.assertEqual(names, ["wide/wide.0"])
             self.assertRegex(it.weir("top", "--once", "--filter", "wide")[1],
-                             r"wide/wide\.0 .* 1000\.0kB +[0-9.k]+/65\.5k\n")
+                             r"wide/wide\.0 .* 1\.00MB +[0-9.k]+/65\.5k\n")
             # A rate never exceeds the limit and the burst, however short the interval and old the
             # server's snapshots are.
             client = it.client("slow.0")

@@ -53,8 +53,8 @@ const JobSnapshot* job_of(const ServiceSnapshot& service, const Explained& expla
 
 // The rules of a wait, one for each layer.
 const LayerRules& rules_at(const ServiceSnapshot& service, std::size_t at) {
-  static const LayerRules kNone{};
-  return at < service.wait_rules.size() ? service.wait_rules[at] : kNone;
+  static const LayerRules none{};
+  return at < service.wait_rules.size() ? service.wait_rules[at] : none;
 }
 
 bool has_rule(const LayerRules& rules, std::string_view name) {
@@ -259,15 +259,28 @@ Verdict out_of_share(const ServiceSnapshot& service, const JobSnapshot* job,
       fmt::format("weir job set {} {}", shell_word(printable_id(job->job.text())), 2 * job->nodes)};
 }
 
+// Whether the share is nearly all of the capacity: then more nodes would not enlarge it.
+bool has_everything(const ServiceSnapshot& service, const JobSnapshot& job) {
+  return job.share && service.capacity && *job.share >= *service.capacity - *service.capacity / 20;
+}
+
 // Whether the job gets its share and others get theirs: then a larger share would help.
 bool gets_its_share(const ServiceSnapshot& service, const JobSnapshot* job, const WaitSpan& span) {
-  if (job == nullptr || !job->share || !service.capacity || service.capacity_unit != "operations") {
+  if (job == nullptr || !job->share || has_everything(service, *job) ||
+      service.capacity_unit != "operations") {
     return false;
   }
   const std::uint64_t left = span.requests - std::min(span.requests, span.waiting);
   const std::uint64_t served = per_second(left, service.now - span.from);
-  return *job->share < *service.capacity - *service.capacity / 20 &&
-         served >= *job->share - *job->share / 10;
+  return served >= *job->share - *job->share / 10;
+}
+
+Verdict at_capacity(const ServiceSnapshot& service, const std::string& who) {
+  return {
+      "root",
+      fmt::format("service {} is at its capacity{}, which {} shares with other jobs", service.name,
+                  service.capacity ? " of " + tokens_rate(*service.capacity, service) : "", who),
+      ""};
 }
 
 Verdict behind_others(const ServiceSnapshot& service, const std::string& who) {
@@ -320,6 +333,8 @@ WaitSpan WaitHistory::since(std::size_t service, const WaitView& now, const Devi
                 .waiting = now.waiting,
                 .from = now.begun,
                 .device = device};
+  // All of it is in the window, however young the oldest sample is.
+  if (at - now.begun <= kWindow) return span;
   for (const Sample& sample : samples) {
     if (service >= sample.size() || at - sample[service].at > kWindow) continue;
     const OfService& then = sample[service];
@@ -457,13 +472,10 @@ Verdict verdict_of(const ServiceSnapshot& service, const Explained& explained, c
     case Delay::kLimit:
       return limited(service, explained, who, span);
     case Delay::kShare:
+      if (job != nullptr && has_everything(service, *job)) return at_capacity(service, who);
       return out_of_share(service, job, who);
     case Delay::kRoot:
-      return {"root",
-              fmt::format(
-                  "service {} is at its capacity{}, which {} shares with other jobs", service.name,
-                  service.capacity ? " of " + tokens_rate(*service.capacity, service) : "", who),
-              ""};
+      return at_capacity(service, who);
     case Delay::kSlot:
       return {
           "slot",

@@ -134,6 +134,9 @@ TEST(Explain, AtTheCapacityAJobThatGetsItsShareUsesItUp) {
   span.waiting = 200;
   world.service().jobs.front().share = 4000;
   EXPECT_EQ(world.verdict(span).cause, "order") << "a larger share is impossible";
+  const Verdict told = world.verdict(world.waited(Delay::kShare));
+  EXPECT_EQ(told.cause, "root") << "the share is the whole capacity";
+  EXPECT_EQ(told.cure, "");
 }
 
 TEST(Explain, NamesInCommandsAreQuotedForTheShell) {
@@ -210,12 +213,12 @@ TEST(Explain, ASlowDeviceIsNotThrottling) {
   World world;
   WaitSpan span = world.waited(Delay::kLimit, 20'000);
   EXPECT_EQ(world.verdict(span).cause, "none");
-  span.device = {10, 10 * 40 * kMs};
+  span.device = {10, 400 * kMs};
   EXPECT_EQ(world.verdict(span).text,
             "dd.0 is not throttled: its requests wait 20.0 us on average, and the device takes "
             "40.0 ms");
   span = world.waited(Delay::kSlot, 5 * kMs);
-  span.device = {10, 10 * 20 * kMs};
+  span.device = {10, 200 * kMs};
   EXPECT_EQ(world.verdict(span).text,
             "dd.0 waits mostly for the device: 20.0 ms of 25.0 ms on average");
   EXPECT_EQ(world.verdict({.from = instant_at(0)}).text,
@@ -248,16 +251,27 @@ TEST(Explain, AJobUnderARuleWithOneClassIsFound) {
 TEST(Explain, TheWindowIsTheDifferenceToASample) {
   WaitHistory history;
   WaitView then{.key = {}, .waiting = 3, .left = 100, .begun = instant_at(0), .delays = {500}};
-  history.add({{.at = instant_at(0) + seconds{5}, .waits = {then}, .devices = {{90, 900}}}});
+  history.add({{.at = instant_at(0) + seconds{65}, .waits = {then}, .devices = {{90, 900}}}});
   const WaitView now{
       .key = {}, .waiting = 5, .left = 150, .begun = instant_at(0), .delays = {800, 10}};
-  const WaitSpan span = history.since(0, now, {140, 1500}, instant_at(0) + seconds{10});
+  const WaitSpan span = history.since(0, now, {140, 1500}, instant_at(0) + seconds{70});
   EXPECT_EQ(span.wait_ns(), 310U);
   EXPECT_EQ(span.requests, 55U);
   EXPECT_EQ(span.arrived, 52U);
-  EXPECT_EQ(span.from, instant_at(0) + seconds{5});
+  EXPECT_EQ(span.from, instant_at(0) + seconds{65});
   EXPECT_EQ(span.device.requests, 50U);
   EXPECT_EQ(span.device.ns, 600U);
+}
+
+TEST(Explain, AYoungQueueIsCountedFromItsBeginning) {
+  WaitHistory history;
+  const WaitView then{.key = {}, .left = 99, .begun = instant_at(0), .delays = {500}};
+  history.add({{.at = instant_at(0) + seconds{5}, .waits = {then}, .devices = {{90, 900}}}});
+  const WaitView now{.key = {}, .left = 100, .begun = instant_at(0), .delays = {500}};
+  const WaitSpan span = history.since(0, now, {91, 901}, instant_at(0) + seconds{6});
+  EXPECT_EQ(span.requests, 100U) << "not those since the first sample, a moment ago";
+  EXPECT_EQ(span.wait_ns(), 500U);
+  EXPECT_EQ(span.from, instant_at(0));
 }
 
 TEST(Words, AreShort) {
