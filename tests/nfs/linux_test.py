@@ -61,7 +61,7 @@ class Wire:
     def __init__(self, port, disturb=None, every=MIB, times=CUTS):
         self.to, self.every, self.times = port, every, times
         self.disturb = disturb or self.cut
-        self.passed = self.done = 0
+        self.passed = self.total = self.done = 0
         self.sockets = set()
         self.lock = threading.Lock()
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -105,6 +105,7 @@ class Wire:
     def is_due(self, count):
         with self.lock:
             self.passed += count
+            self.total += count
             if self.passed < self.every or self.done == self.times:
                 return False
             self.passed = 0
@@ -177,6 +178,18 @@ class Client(unittest.TestCase):
                 self.assertEqual(wire.done, CUTS)
                 self.assertGreaterEqual(gateway.metric("server_closed"), CUTS)
                 self.check_work(f"cut{version}", version)
+
+    def test_a_limited_writer_sends_its_data_once(self):
+        """Writes wait in the gateway: a refused one would be sent again."""
+        with ganesha.Gateway(self.nfs.port, "--adaptive", "off",
+                             "--rule", "start w opcode={ost_write} bps=10MB by=uid") as gateway, \
+                Wire(gateway.port, times=0) as wire:
+            self.mount(wire.port, "4.1")
+            began = time.monotonic()
+            self.guest.run("dd if=/dev/zero of=/mnt/written bs=1M count=30 2>/dev/null && sync")
+            self.assertGreater(time.monotonic() - began, 2.5)
+            self.guest.unmount()
+            self.assertLess(wire.total, 3 * 30 * MIB)
 
     def test_a_gateway_that_is_killed_is_replaced(self):
         """While files are written; a file that is open stays open."""

@@ -2,7 +2,7 @@
 #include "weir/nfs/call_class.h"
 
 #include <array>
-#include <iterator>
+#include <charconv>
 
 #include <fmt/format.h>
 
@@ -25,6 +25,13 @@ bool asks_for_file_system(const Call& call) {
   return call.procedure != nullptr && call.header.program == kNfsProgram &&
          call.header.procedure >= static_cast<std::uint32_t>(Proc3::kFsStat) &&
          call.header.procedure <= static_cast<std::uint32_t>(Proc3::kPathConf);
+}
+
+// For each call: a tenth of the instructions of fmt.
+JobId job_of_user(std::uint32_t uid) {
+  std::array<char, JobId::kSizeMax> text{'u', 'i', 'd', '.'};
+  const char* const end = std::to_chars(text.data() + 4, text.data() + text.size(), uid).ptr;
+  return JobId({text.data(), static_cast<std::size_t>(end - text.data())});
 }
 
 }  // namespace
@@ -72,16 +79,13 @@ std::uint32_t opcode_of(const Call& call) {
 Attributes attributes_of(const Attributes& client, const Call& call) {
   Attributes attributes = client;
   const Credential& credential = call.header.credential;
-  std::array<char, JobId::kSizeMax> text{};
   if (call.header.defect == Defect::kNone && credential.sys) {
     attributes.uid = credential.sys->uid;
     attributes.gid = credential.sys->gid;
-    const auto end = fmt::format_to_n(text.data(), text.size(), "uid.{}", attributes.uid).out;
-    attributes.job = JobId({text.data(), static_cast<std::size_t>(end - text.data())});
+    attributes.job = job_of_user(attributes.uid);
   } else if (call.header.defect == Defect::kNone && credential.gss) {
     const std::uint64_t user = hash_words(client.nid.hash(), hash_of(credential.gss->handle));
-    const auto end = fmt::format_to_n(text.data(), text.size(), "gss.{:016x}", user).out;
-    attributes.job = JobId({text.data(), static_cast<std::size_t>(end - text.data())});
+    attributes.job = JobId(fmt::format("gss.{:016x}", user));
     return attributes;
   }
   attributes.opcode = opcode_of(call);

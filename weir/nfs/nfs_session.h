@@ -39,7 +39,7 @@ using serve::SessionPort;
 inline constexpr std::size_t kReplyWholeMax = std::size_t{4} << 10;
 inline constexpr std::size_t kReplyHeadBytes = std::size_t{1} << 10;
 inline constexpr Nanoseconds kWatchEvery = std::chrono::seconds{10};
-// Unanswered MNT calls whose paths are kept, to learn exports: so few that they need not be charged.
+// Unanswered MNT calls whose paths are kept, to learn exports: too few to be charged.
 inline constexpr std::size_t kMountsMax = 8;
 
 // Collects the first bytes of a message until there are enough to classify it.
