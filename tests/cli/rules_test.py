@@ -144,7 +144,8 @@ class Matches(RulesTest):
                 ("match uid", "column 7: 'uid' is not a field with a value; expected nid=, jobid=, "
                               "uid=, gid=, projid=, opcode=, nodemap=, export= or bytes="),
                 ("match  foo=1", "column 8: 'foo=1' is not a field with a value; expected nid=, "
-                                 "jobid=, uid=, gid=, projid=, opcode=, nodemap=, export= or bytes="),
+                                 "jobid=, uid=, gid=, projid=, opcode=, nodemap=, export= or "
+                                 "bytes="),
                 ("match uid=-1", "column 7: 'uid=-1' has no such value; expected a number from 0 "
                                  "to 4294967295"),
                 ("match opcode=ost_foo", "column 7: 'opcode=ost_foo' has no such value; expected a "
