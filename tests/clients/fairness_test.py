@@ -118,7 +118,7 @@ class Limiter(MeasuredTest):
         self.measure(lambda: self.inexact("100MiB", 5))
 
     def test_one_percent_is_seen(self):
-        self.assertTrue(self.inexact("101MiB", 2))
+        self.assertTrue(self.inexact("99MiB", 2))
 
 
 if __name__ == "__main__":

@@ -226,11 +226,11 @@ Result<void> write_cluster_limit(const ClusterLimitStudy& study, const std::stri
   }
   Json windows = section_json(
       "The limit over time",
-      "Requests of all servers in an interval of 500 ms, as a part of the limit. A policy is right if "
-      "this is at most 100 % (and the bucket's depth), and good if it is near 100 % while the load "
-      "is high. slices: the limit is divided in every epoch, by demand. fixed: every server always "
-      "has limit / servers. each: every server has the whole limit. The first second, in which "
-      "servers join, does not count in the table.");
+      "Requests of all servers in an interval of 500 ms, as a part of the limit. A policy is right "
+      "if this is at most 100 % (and the bucket's depth), and good if it is near 100 % while the "
+      "load is high. slices: the limit is divided in every epoch, by demand. fixed: every server "
+      "always has limit / servers. each: every server has the whole limit. The first second, in "
+      "which servers join, does not count in the table.");
   windows["table"] = limit_table(study);
   windows["lines"].push_back(rolling_figure(study));
   Json hot =
