@@ -106,9 +106,41 @@ std::vector<config::JobNodes> nodes_of(const LustreArguments& arguments) {
                        Exit::kDataErr, "--nodes");
 }
 
-lustre::Names read_names(const LustreArguments& arguments, const std::optional<std::string>& map) {
+std::vector<const lustre::Service*> services_of(const LustreArguments& arguments,
+                                                lustre::Tree& tree) {
+  std::vector<const lustre::Service*> services;
+  for (const std::string& name : arguments.services) {
+    for (const lustre::Service* const service : kLustreServices) {
+      const bool is_known = std::find(services.begin(), services.end(), service) != services.end();
+      if (service->name == name && !is_known) services.push_back(service);
+    }
+  }
+  if (!arguments.services.empty()) return services;
+  for (const lustre::Service* const service : {&lustre::kOstService, &lustre::kMdtService}) {
+    if (lustre::targets_of(tree, *service)) services.push_back(service);
+  }
+  if (services.empty()) services.push_back(&lustre::kOstService);
+  return services;
+}
+
+std::string map_path(const LustreArguments& arguments, const lustre::Service& service) {
+  if (&service == &lustre::kOstService) return arguments.map;
+  return fmt::format("{}.{}", arguments.map, service.name);
+}
+
+lustre::Costing costing_of(const LustreArguments& arguments) {
+  using Costing = lustre::Costing;
+  if (arguments.costs == "measured") return {};
+  if (arguments.costs == "equal") return {.kind = Costing::Kind::kEqual, .operations = {}};
+  return value_or_fail(
+      Costing::parse(value_or_fail(host::read_file(arguments.costs), Exit::kNoInput, "--costs")),
+      Exit::kDataErr, "--costs");
+}
+
+lustre::Names read_names(const LustreArguments& arguments, const std::string& path,
+                         const std::optional<std::string>& map) {
   check(lustre::Names::read(arguments.prefix, "").map([](const auto&) {}), Exit::kUsage, "");
-  const std::string where = "--map " + quote(arguments.map);
+  const std::string where = "--map " + quote(path);
   if (map && map->empty()) {
     throw Failure{Exit::kCantCreate,
                   fmt::format("{}: is empty, so rules of an earlier run are no longer "
@@ -144,28 +176,30 @@ class Checklist {
   std::optional<Exit> worst_;
 };
 
-void check_jobs(lustre::Tree& tree, Checklist& list) {
-  const auto targets = lustre::targets_of(tree);
+void check_jobs(lustre::Tree& tree, const lustre::Service& service, Checklist& list) {
+  const auto targets = lustre::targets_of(tree, service);
   if (!targets) return list.miss("targets", targets.error());
   for (const std::string& name : *targets) {
-    const auto view = lustre::target_view(tree, name);
+    const auto view = lustre::target_view(tree, name, service);
     if (!view) {
       list.miss("target", view.error());
       continue;
     }
     std::size_t unnamed = 0;
     for (const lustre::JobCounters& job : view->jobs) unnamed += !lustre::is_expressible(job.job);
-    list.tell("target",
-              fmt::format(
-                  "{}: {} job{} in job_stats{}{}{}", name, view->jobs.size(),
-                  view->jobs.size() == 1 ? "" : "s", view->is_cut ? ", which is truncated" : "",
-                  unnamed == 0 ? std::string() : fmt::format(", {} that no rule can name", unnamed),
-                  view->rpcs ? "" : "; no stats, so jobs that vanish cannot be detected"));
+    list.tell(
+        "target",
+        fmt::format(
+            "{}: {} job{} in job_stats{}{}{}", name, view->jobs.size(),
+            view->jobs.size() == 1 ? "" : "s", view->is_cut ? ", which is truncated" : "",
+            unnamed == 0 ? std::string() : fmt::format(", {} that no rule can name", unnamed),
+            !view->totals.empty() ? "" : "; no stats, so jobs that vanish cannot be detected"));
   }
 }
 
-void check_rules(lustre::Tree& tree, const lustre::Names& names, Checklist& list) {
-  const auto rules = lustre::rules_of(tree);
+void check_rules(lustre::Tree& tree, const lustre::Service& service, const lustre::Names& names,
+                 Checklist& list) {
+  const auto rules = lustre::rules_of(tree, service);
   if (!rules) return list.miss("rules", rules.error());
   std::size_t ours = 0;
   std::size_t others = 0;
@@ -188,33 +222,38 @@ void check_map(const std::string& path, Checklist& list) {
   list.miss("map", fail_errno(errno, folder, "create it, or name another file with --map").value());
 }
 
-int check_server(const LustreArguments& arguments) {
-  lustre::HostTree tree(tree_options(arguments));
-  const auto map = host::read_file(arguments.map);
+void check_service(const LustreArguments& arguments, lustre::HostTree& tree,
+                   const lustre::Service& service, Checklist& list) {
+  const std::string path = map_path(arguments, service);
+  const auto map = host::read_file(path);
   const lustre::Names names =
-      read_names(arguments, map ? std::optional(*map) : std::optional<std::string>());
-  Checklist list;
-  check_jobs(tree, list);
-  const auto policies = lustre::policies_of(tree);
-  if (policies) {
-    list.tell("CPTs", fmt::format("{}; each change of a rule gives up to {} free tokens on each",
-                                  lustre::partitions_of(tree), lustre::depth_of(tree)));
-  }
-  if (!policies) {
-    list.miss("policy", policies.error());
-    return list.finish();
-  }
-  const auto type = lustre::type_of(*policies);
+      read_names(arguments, path, map ? std::optional(*map) : std::optional<std::string>());
+  check_jobs(tree, service, list);
+  const auto policies = lustre::policies_of(tree, service);
+  if (!policies) return list.miss("policy", policies.error());
+  list.tell("CPTs", fmt::format("{}; each change of a rule gives up to {} free tokens on each",
+                                lustre::partitions_of(tree), lustre::depth_of(tree)));
+  const auto type = lustre::type_of(*policies, service);
   if (type) {
     list.tell("policy", fmt::format("tbf {}; {} requests wait", type->empty() ? "(generic)" : *type,
                                     policies->queued()));
-    check_rules(tree, names, list);
+    check_rules(tree, service, names, list);
   } else {
     list.miss("policy", type.error());
   }
-  const auto way = tree.way_of_writing(lustre::kRulesPath);
+  const auto way = tree.way_of_writing(service.rules);
   way ? list.tell("writes", *way + " to nrs_tbf_rule") : list.miss("writes", way.error());
-  check_map(arguments.map, list);
+  check_map(path, list);
+}
+
+int check_server(const LustreArguments& arguments) {
+  lustre::HostTree tree(tree_options(arguments));
+  Checklist list;
+  const auto services = services_of(arguments, tree);
+  for (const lustre::Service* const service : services) {
+    if (services.size() > 1) list.tell("service", std::string(service->name));
+    check_service(arguments, tree, *service, list);
+  }
   return list.finish();
 }
 
@@ -268,6 +307,17 @@ void add_operation(CLI::App& command, LustreArguments& arguments) {
                   "Listen on, or ask, this control socket (default /run/weir-lustre.sock)")
       ->type_name("PATH");
   command.add_flag("--json", arguments.remote.json, "Print the response of the driver as JSON");
+  command
+      .add_option("--service", arguments.services,
+                  "Service to adjust, may be repeated (default: ost_io and mdt, as mounted)")
+      ->type_name("NAME")
+      ->check(CLI::IsMember({"ost_io", "mdt", "mdt_readpage", "mdt_io"}));
+  command
+      .add_option(
+          "--costs", arguments.costs,
+          "What requests cost: the time they take (measured, the default), equal, or a file "
+          "with lines 'OPERATION COST'")
+      ->type_name("HOW");
   command
       .add_option("--capacity", arguments.capacity,
                   "Requests per second that the server can do, or auto (default)")

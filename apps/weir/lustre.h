@@ -21,6 +21,7 @@
 #include "weir/base/time.h"
 #include "weir/config/slurm.h"
 #include "weir/lustre/names.h"
+#include "weir/lustre/observer.h"
 #include "weir/lustre/recorder.h"
 #include "weir/lustre/server.h"
 #include "weir/lustre/tree.h"
@@ -44,6 +45,8 @@ struct LustreArguments {
   std::string slurm_every = "10s";
   std::string squeue = "squeue";
   std::string size = "100MB";
+  std::vector<std::string> services;
+  std::string costs = "measured";
   Remote remote;
   std::uint64_t rounds = 0;
   std::uint32_t step = 10;
@@ -56,8 +59,9 @@ struct LustreArguments {
 // Where `weir lustre run` listens, and the other actions ask, unless they are told otherwise.
 inline constexpr const char* kLustreSocket = "/run/weir-lustre.sock";
 
-// The services whose rules are adjusted.
-inline constexpr const lustre::Service* kLustreServices[] = {&lustre::kOstService};
+// The services whose rules can be adjusted.
+inline constexpr const lustre::Service* kLustreServices[] = {
+    &lustre::kOstService, &lustre::kMdtService, &lustre::kReadpageService, &lustre::kMdtIoService};
 
 lustre::HostTree::Options tree_options(const LustreArguments& arguments);
 Exit exit_for(const Error& error);
@@ -67,9 +71,18 @@ Nanoseconds duration_of(const std::string& text, const char* option, Nanoseconds
 // --algorithm, --period, --step and --capacity.
 RuleController::Options controller_options(const LustreArguments& arguments);
 std::vector<config::JobNodes> nodes_of(const LustreArguments& arguments);
+// Those of --service; else ost_io and mdt, if targets of them are mounted. Never none: what is
+// missing is reported where it is used.
+std::vector<const lustre::Service*> services_of(const LustreArguments& arguments,
+                                                lustre::Tree& tree);
+// Each service has a map of its own, since a name may be taken on one and free on the other.
+std::string map_path(const LustreArguments& arguments, const lustre::Service& service);
+// --costs.
+lustre::Costing costing_of(const LustreArguments& arguments);
 // Of the map, if there is a file: it has its first line at least, so an empty one was truncated by
 // another program.
-lustre::Names read_names(const LustreArguments& arguments, const std::optional<std::string>& map);
+lustre::Names read_names(const LustreArguments& arguments, const std::string& path,
+                         const std::optional<std::string>& map);
 int run_lustre(const LustreArguments& arguments);
 int record_lustre(const LustreArguments& arguments);
 int decide_over_recording(const LustreArguments& arguments);

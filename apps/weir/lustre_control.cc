@@ -51,6 +51,7 @@ Json job_json(const Published& published, const Status& status, const JobStatus&
             {"state", job.known ? lustre::state_name(job.state) : "unknown"},
             {"served", job.served},
             {"per_second", job.per_second},
+            {"cost", static_cast<double>(job.cost) / lustre::RequestCosts::kOne},
             {"entitlement", job.entitlement},
             {"record", job.record},
             {"rate", nullptr},

@@ -54,7 +54,8 @@ class LustreRecord {
     }
     const Bytes size = value_or_fail(parse_size(arguments_.size), Exit::kUsage, "--size");
     const auto nodes = nodes_of(arguments_);
-    const lustre::Service& service = lustre::kOstService;
+    const lustre::Service& service = *services_of(arguments_, tree_).front();
+    const lustre::Costing costing = costing_of(arguments_);
     const auto view = lustre::look_only(tree_, service);
     if (!view) give_up(view.error());
     open_file();
@@ -66,7 +67,8 @@ class LustreRecord {
                  .started_s = wall_seconds(),
                  .period = period_},
         .bytes_per_day = std::max<std::uint64_t>(size.count(), 1),
-        .service = &service};
+        .service = &service,
+        .costing = costing};
     recorder_.emplace(tree_, options, host::now());
     for (const config::JobNodes& one : nodes) {
       recorder_->writer().set_size(JobId(one.job), one.nodes);

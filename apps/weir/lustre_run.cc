@@ -60,34 +60,42 @@ auto open_patiently(Open open, const char* option) {
   }
 }
 
-// Called by the guard, in its own process.
-void remove_rules(const LustreArguments& arguments, lustre::Guard::Reason reason) {
-  const host::LogWriter log;
+// Of one service, in the process of the guard.
+void remove_rules_of(const LustreArguments& arguments, const lustre::Service& service,
+                     lustre::Guard::Reason reason) {
+  const std::string path = map_path(arguments, service);
   std::optional<host::StateFile> lock;
+  const auto text = host::read_file(path);
+  if (!text) return;  // no rule was ever started
   if (reason == lustre::Guard::Reason::kGone) {
-    auto file = host::StateFile::open(arguments.map);
+    auto file = host::StateFile::open(path);
     if (file) {
       lock.emplace(std::move(*file));
     } else if (file.error().code == std::errc::device_or_resource_busy) {
       return;  // another run has taken over
     }
   }
-  const auto text = host::read_file(arguments.map);
-  auto names = lustre::Names::read(arguments.prefix, text.value_or(""));
+  auto names = lustre::Names::read(arguments.prefix, *text);
   if (!names) return;
   lustre::HostTree tree(tree_options(arguments));
+  lustre::Driver::Options options;
+  options.service = &service;
+  lustre::Driver driver(
+      options, tree, *names, [](std::string_view) { return Result<void>{}; },
+      [](std::string_view, std::string_view) {});
+  const auto removed = driver.remove_all();
+  // A run that never started, or had no rules, leaves nothing to report.
+  if (removed && driver.counters().writes == 0) return;
+  print_error("weir lustre: guard: the driver {}; its rules on {} {}\n",
+              reason == lustre::Guard::Reason::kGone ? "is gone" : "hangs", service.name,
+              removed ? "are removed" : "cannot be removed: " + removed.error().message());
+}
+
+// Called by the guard.
+void remove_rules(const LustreArguments& arguments, lustre::Guard::Reason reason) {
+  const host::LogWriter log;
   for (const lustre::Service* service : kLustreServices) {
-    lustre::Driver::Options options;
-    options.service = service;
-    lustre::Driver driver(
-        options, tree, *names, [](std::string_view) { return Result<void>{}; },
-        [](std::string_view, std::string_view) {});
-    const auto removed = driver.remove_all();
-    // A run that never started, or had no rules, leaves nothing to report.
-    if (removed && driver.counters().writes == 0) continue;
-    print_error("weir lustre: guard: the driver {}; its rules on {} {}\n",
-                reason == lustre::Guard::Reason::kGone ? "is gone" : "hangs", service->name,
-                removed ? "are removed" : "cannot be removed: " + removed.error().message());
+    remove_rules_of(arguments, *service, reason);
   }
 }
 
@@ -106,12 +114,9 @@ class LustreRun {
       guard_.emplace(value_or_fail(
           lustre::Guard::start(patience_, [&](auto reason) { remove_rules(arguments_, reason); }),
           Exit::kIoErr, ""));
-      map_.emplace(open_patiently([&] { return host::StateFile::open(arguments_.map); }, "--map"));
       server_lock_ = open_patiently([&] { return tree_.lock_server(); }, "");
     }
     const host::LogWriter log;  // created after the guard is forked, because it has a thread
-    const bool has_map = map_ && !map_->is_new();
-    names_.emplace(read_names(arguments_, has_map ? std::optional(map_->text()) : std::nullopt));
     if (!prepare_services()) return 0;
     auto signals = value_or_fail(host::SignalFd::create({SIGTERM, SIGINT}), Exit::kIoErr, "");
     auto timer = value_or_fail(host::TimerFd::create(), Exit::kIoErr, "");
@@ -151,7 +156,8 @@ class LustreRun {
     }
     patience_ = duration_of(arguments_.dead_man, "--dead-man", period_ * 2, std::chrono::hours{1});
     nodes_ = nodes_of(arguments_);
-    (void)read_names(arguments_, std::nullopt);
+    costing_ = costing_of(arguments_);
+    (void)read_names(arguments_, arguments_.map, std::nullopt);
   }
 
   std::string services_text() const {
@@ -164,11 +170,50 @@ class LustreRun {
 
   // False if there is nothing to do: a dry run does not start tbf.
   bool prepare_services() {
-    for (const lustre::Service* service : kLustreServices) {
-      const auto cpts = prepare_policy(*service);
-      if (cpts) make_driver(*service, *cpts);
+    const auto services = services_of(arguments_, tree_);
+    for (const lustre::Service* service : services) {
+      open_map(*service);
+      if (is_left_alone(*service, services)) continue;
+      if (const auto cpts = prepare_policy(*service)) make_driver(*service, *cpts);
+    }
+    if (controller_.capacity && services_.size() > 1) {
+      throw Failure{Exit::kUsage,
+                    fmt::format("--capacity: is of one service, and this node has {}; name one "
+                                "with --service",
+                                services_text())};
     }
     return !services_.empty();
+  }
+
+  // Also of a service that is left alone: its map is locked, and the guard may look for its rules.
+  void open_map(const lustre::Service& service) {
+    const std::string path = map_path(arguments_, service);
+    std::optional<std::string> text;
+    if (!arguments_.dry_run) {
+      auto& map = maps_[&service];
+      map = std::make_unique<host::StateFile>(
+          open_patiently([&] { return host::StateFile::open(path); }, "--map"));
+      if (!map->is_new()) text = map->text();
+    }
+    names_[&service] = std::make_unique<lustre::Names>(read_names(arguments_, path, text));
+  }
+
+  // A node with OSTs and MDTs may run tbf for one of its services only.
+  bool is_left_alone(const lustre::Service& service,
+                     const std::vector<const lustre::Service*>& services) {
+    if (!arguments_.services.empty() || arguments_.set_policy) return false;
+    const auto ready = [this](const lustre::Service& each) {
+      const auto policies = lustre::policies_of(tree_, each);
+      return policies ? lustre::type_of(*policies, each).map([](const auto&) {})
+                      : Result<void>(tl::unexpected(policies.error()));
+    };
+    const auto own = ready(service);
+    const bool others = std::any_of(services.begin(), services.end(), [&](const auto* each) {
+      return each != &service && ready(*each).has_value();
+    });
+    if (own || !others) return false;
+    print_error("weir lustre: {} is left alone: {}\n", service.name, own.error().message());
+    return true;
   }
 
   // The number of CPTs that the service uses; the server may have more. None in a dry run that
@@ -206,8 +251,10 @@ class LustreRun {
     options.controller.depth = lustre::depth_of(tree_);
     options.patience = patience_;
     options.service = &service;
+    options.costing = costing_;
     auto driver = std::make_unique<lustre::Driver>(
-        options, tree_, *names_, [this](std::string_view text) { return map_->replace(text); },
+        options, tree_, *names_.at(&service),
+        [map = maps_[&service].get()](std::string_view text) { return map->replace(text); },
         [this](std::string_view command, std::string_view reason) {
           if (!arguments_.dry_run && !arguments_.verbose) return;
           fmt::print("{:<60} # {}\n", command, reason);
@@ -493,9 +540,10 @@ class LustreRun {
   std::vector<config::JobNodes> nodes_;
   lustre::HostTree tree_;
   std::optional<lustre::Guard> guard_;
-  std::optional<host::StateFile> map_;
   host::Fd server_lock_;
-  std::optional<lustre::Names> names_;
+  lustre::Costing costing_;
+  std::map<const lustre::Service*, std::unique_ptr<host::StateFile>> maps_;  // not in a dry run
+  std::map<const lustre::Service*, std::unique_ptr<lustre::Names>> names_;
   std::vector<Served> services_;
   std::unique_ptr<LustreControl> control_;
   std::optional<Instant> published_at_;

@@ -83,6 +83,25 @@ class Drives(Scratch):
                     weir.send_signal(signal.SIGCONT)
                 wait_until(server.own, "it goes on when it can")
 
+    def test_a_file_that_blocks_for_long_leaves_no_old_rule(self):
+        """A read that does not return stops the driver; its guard acts meanwhile."""
+        with lustre("tbf=jobid", *HOG) as server:
+            before = server.foreign()
+            with driver(server, "--capacity", "400", "--nodes", str(self.nodes), "--dead-man",
+                        "500ms", map_file=self.map) as weir:
+                wait_until(server.own, "a rule")
+                server.write("control", "block 10000")
+                began = time.monotonic()
+                wait_until(lambda: not server.own(), "the guard has removed it")
+                self.assertLess(time.monotonic() - began, 9)
+                wait_until(server.own, "it goes on when it can")
+                self.assertGreater(time.monotonic() - began, 9)
+                weir.send_signal(signal.SIGTERM)
+                self.assertEqual(weir.wait(60), 0)
+                self.assertIn("guard: the driver hangs; its rules on ost_io are removed",
+                              weir.stdout.read())
+            self.assertEqual(server.foreign(), before)
+
     def test_survives_a_restart_of_the_server(self):
         with lustre("tbf=jobid", *HOG) as server:
             with driver(server, "--capacity", "400", "--nodes", str(self.nodes),
@@ -126,6 +145,93 @@ class Drives(Scratch):
                 server.write("control", "fail 5")
                 self.assertEqual(weir.wait(60), 75)
                 self.assertIn("Input/output error", weir.stdout.read())
+
+
+class Services(Scratch):
+    """A node with OSTs and an MDT, and one driver for both."""
+    OSS = ("tbf=jobid", "rate=2000", "job=hog,16,4", "job=big,16,4")
+    MDS = ("mds=2000", "mds-tbf=jobid", "mds-job=make,mkdir,16,4", "mds-job=stat,getattr,16,4")
+
+    def test_one_driver_for_both_services(self):
+        self.nodes.write_text("big 3\nhog 1\nstat 3\nmake 1\n")
+        socket = self.folder / "control"
+        rules = "sys/kernel/debug/lustre/mds/MDS/mdt/nrs_tbf_rule"
+
+        def ask(*arguments):
+            return self.run_weir(*arguments, "--control", socket).stdout
+
+        with lustre(*self.OSS, *self.MDS) as server:
+            done = self.run_weir("check", "--root", server.root, "--map", self.map)
+            self.assertEqual(done.returncode, 0, done.stdout)
+            self.assertRegex(done.stdout, r"service    ost_io\n(.*\n)*service    mdt\n")
+            self.assertRegex(done.stdout, r"lustre-MDT0000: \d jobs? in job_stats\n")
+            with driver(server, "--nodes", str(self.nodes), "--control", str(socket),
+                        map_file=self.map) as weir:
+                wait_until(lambda: re.search(r"mdt: make held at \d+/s since .* because stat is "
+                                             r"entitled to .*; its requests take \S+ times the",
+                                             ask("explain", "make")), "its reason")
+                self.assertRegex(ask("status"), r"service    ost_io(.*\n)*jobs       2, (.*\n)*\n"
+                                                r"service    mdt,")
+                self.assertRegex(ask("top"), r"(?m)^mdt\n")
+                self.assertIn('weir_lustre_job_rate{service="mdt",job="make"}', ask("metrics"))
+                weir.send_signal(signal.SIGTERM)
+                self.assertEqual(weir.wait(60), 0)
+                out = weir.stdout.read()
+                self.assertIn("adjusting the rules of ost_io and mdt", out)
+                self.assertIn('on="mds.MDS.mdt.nrs_tbf_rule"', out)
+            self.assertEqual(server.own(), [])
+            self.assertNotIn("jobid={make}", (server.root / rules).read_text())
+            self.assertTrue((self.folder / "map.mdt").exists())
+
+    def test_the_guard_removes_the_rules_of_every_service(self):
+        self.nodes.write_text("big 3\nhog 1\nstat 3\nmake 1\n")
+        rules = "sys/kernel/debug/lustre/mds/MDS/mdt/nrs_tbf_rule"
+        with lustre(*self.OSS, *self.MDS) as server:
+            with driver(server, "--nodes", str(self.nodes), map_file=self.map) as weir:
+                wait_until(lambda: "jobid={make}" in (server.root / rules).read_text(),
+                           "a rule on mdt")
+                weir.kill()
+                weir.wait()
+                wait_until(lambda: "weir0" not in server.rules() +
+                           (server.root / rules).read_text(), "the guard has removed them")
+
+    def test_a_service_without_tbf_is_left_alone(self):
+        with lustre("tbf=jobid", *HOG, "mds=2000") as server:
+            arguments = ("--root", server.root, "--map", self.map, "--lctl", "never")
+            done = self.run_weir("run", "--rounds", "3", *arguments)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("mdt is left alone: ", done.stderr)
+            self.assertIn("adjusting the rules of ost_io every", done.stderr)
+            done = self.run_weir("run", "--service", "mdt", *arguments)
+            self.assertEqual(done.returncode, 78, done.stderr)
+            self.assertIn("lctl set_param mds.MDS.mdt.nrs_policies='tbf jobid'", done.stderr)
+            self.assertEqual(self.run_weir("run", "--service", "ldlm", *arguments).returncode, 64)
+
+    def test_a_recording_of_an_mds(self):
+        file = self.folder / "recording"
+        with lustre("tbf=jobid", *HOG, *self.MDS) as server:
+            done = self.run_weir("record", file, "--root", server.root, "--rounds", "150",
+                                 "--service", "mdt")
+            self.assertEqual(done.returncode, 0, done.stderr)
+        self.nodes.write_text("stat 3\nmake 1\n")
+        done = self.run_weir("what-if", file, "--nodes", self.nodes)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"(?m)^recording    mdt from .* 150 rounds")
+        self.assertRegex(done.stdout, r"(?m)^'make' +1 +\d+ +[1-9]")
+
+    def test_tables_of_costs(self):
+        table = self.folder / "costs"
+        with lustre("tbf=jobid", *HOG, *self.MDS) as server:
+            arguments = ("run", "--root", server.root, "--dry-run", "--rounds", "3", "--costs")
+            for text, status in (("mkdir 10\n", 0), ("mkdirs 10\n", 65), ("mkdir 0\n", 65)):
+                table.write_text(text)
+                done = self.run_weir(*arguments, table)
+                self.assertEqual(done.returncode, status, done.stderr)
+            self.assertEqual(self.run_weir(*arguments, "equal").returncode, 0)
+            done = self.run_weir(*arguments, "equal", "--capacity", "400")
+            self.assertEqual(done.returncode, 64, done.stderr)
+            self.assertIn("this node has ost_io and mdt; name one with --service", done.stderr)
+            self.assertEqual(self.run_weir(*arguments, self.folder / "none").returncode, 66)
 
 
 class Algorithms(Scratch):

@@ -5,14 +5,18 @@
 // errno from write(2), files that end where they end.
 //
 //   cpts=2 seed=7 vanish=320 rate=400 threads=16      of the server
-//   job=NAME,COUNT,WINDOW                             always WINDOW requests outstanding, COUNT
-//   times burst=NAME,REQUESTS,EVERY_MS,WINDOW               so many every so often idle=COUNT jobs
-//   that were there once rule=COMMAND                                      of an administrator,
-//   after tbf has started tbf=jobid                                         the type to start with;
-//   none: fifo
+//   job=NAME,COUNT,WINDOW                             COUNT times WINDOW requests, without end
+//   burst=NAME,REQUESTS,EVERY_MS,WINDOW               so many every so often
+//   idle=COUNT                                        jobs that were there once
+//   rule=COMMAND                                      of an administrator, after tbf has started
+//   tbf=jobid                                         the type to start with; none: fifo
+//   mds=RATE                                          an MDS beside the OSS, with the same threads
+//   mds-tbf=jobid mds-job=NAME,OPERATION,COUNT,WINDOW the same for it; mkdir takes ten times as
+//   long
 //
 // Besides the server's own files there is /control: writing "restart" forgets rules and policy,
-// "fail N" makes every write answer errno N, and reading it tells what was served of each job.
+// "fail N" makes every write answer errno N, "block MS" makes every open of job_stats wait until
+// then, and reading it tells what was served of each job.
 #define FUSE_USE_VERSION 31
 #include <algorithm>
 #include <cerrno>
@@ -21,6 +25,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -46,6 +51,8 @@ constexpr std::string_view kControl = "/control";
 
 struct Client {
   JobId job;
+  std::size_t server = 0;
+  std::string operation;
   std::uint32_t window = 1;
   std::uint32_t outstanding = 0;
   std::uint32_t cpt = 0;
@@ -58,29 +65,50 @@ struct Client {
 // The model, moved on to the present whenever it is read, and by a thread in between.
 class Live {
  public:
-  Live(weir::sim::LustreServer::Options options, std::uint64_t seed)
-      : server_(std::move(options), weir::Rng(seed)), began_(weir::host::now()) {}
+  Live(weir::sim::LustreServer::Options options, std::uint64_t seed) : began_(weir::host::now()) {
+    servers_.push_back(
+        std::make_unique<weir::sim::LustreServer>(std::move(options), weir::Rng(seed)));
+  }
 
   std::mutex mutex;
   std::condition_variable changed;
 
   Instant now() const { return Instant{weir::host::now() - began_}; }
-  weir::sim::LustreServer& server() { return server_; }
+  // The MDS too, if there is one.
+  std::vector<std::unique_ptr<weir::sim::LustreServer>>& servers() { return servers_; }
+  weir::sim::LustreServer& server() { return *servers_.front(); }
+  // That has the path; else the first one, which says so.
+  weir::sim::LustreServer& server_of(std::string_view path) {
+    for (const auto& each : servers_) {
+      const auto paths = each->paths();
+      if (std::find(paths.begin(), paths.end(), path) != paths.end()) return *each;
+    }
+    return server();
+  }
+  std::vector<std::string> paths() const {
+    std::vector<std::string> all;
+    for (const auto& each : servers_) {
+      for (std::string& path : each->paths()) all.push_back(std::move(path));
+    }
+    return all;
+  }
+  Instant blocked_until{};
   void add(const Client& client) { clients_.push_back(client); }
 
   // With the mutex held.
   void advance() {
     const Instant until = now();
     for (;;) {
-      Instant next = server_.next();
-      for (const Client& client : clients_) next = std::min(next, client.next);
+      const Instant next = first();
       if (next > until) break;
-      server_.run(next, [this](const weir::sim::Rpc& rpc, Instant, Instant at) {
-        Client& client = clients_[rpc.tag];
-        --client.outstanding;
-        ++served_[std::string(client.job.text())];
-        issue(rpc.tag, at);
-      });
+      for (const auto& each : servers_) {
+        each->run(next, [this](const weir::sim::Rpc& rpc, Instant, Instant at) {
+          Client& client = clients_[rpc.tag];
+          --client.outstanding;
+          ++served_[std::string(client.job.text())];
+          issue(rpc.tag, at);
+        });
+      }
       for (std::size_t i = 0; i < clients_.size(); ++i) {
         if (clients_[i].next > next) continue;
         clients_[i].backlog += clients_[i].burst;
@@ -88,8 +116,7 @@ class Live {
         issue(i, next);
       }
     }
-    next_ = server_.next();
-    for (const Client& client : clients_) next_ = std::min(next_, client.next);
+    next_ = first();
   }
   Instant next() const { return next_; }
 
@@ -114,6 +141,13 @@ class Live {
   }
 
  private:
+  Instant first() const {
+    Instant next = weir::kNever;
+    for (const auto& each : servers_) next = std::min(next, each->next());
+    for (const Client& client : clients_) next = std::min(next, client.next);
+    return next;
+  }
+
   void issue(std::size_t index, Instant at) {
     Client& client = clients_[index];
     while (client.backlog > 0 && client.outstanding < client.window) {
@@ -123,14 +157,15 @@ class Live {
       rpc.job = client.job;
       rpc.tag = index;
       rpc.cpt = client.cpt;
-      server_.arrive(rpc, at);
+      rpc.operation = client.operation;
+      servers_[client.server]->arrive(rpc, at);
     }
   }
 
-  weir::sim::LustreServer server_;
+  std::vector<std::unique_ptr<weir::sim::LustreServer>> servers_;
   Instant began_;
   Instant next_{};
-  std::vector<Client> clients_;
+  std::deque<Client> clients_;  // requests have views of their operations
   std::map<std::string, std::uint64_t> served_;
 };
 
@@ -145,13 +180,13 @@ int errno_of(const weir::Error& error) { return -static_cast<int>(error.code); }
 
 bool is_file(const std::string& path) {
   if (path == kControl) return true;
-  const auto paths = live->server().paths();
+  const auto paths = live->paths();
   return std::find(paths.begin(), paths.end(), path) != paths.end();
 }
 
 bool is_folder(const std::string& path) {
   if (path == "/") return true;
-  for (const std::string& each : live->server().paths()) {
+  for (const std::string& each : live->paths()) {
     if (each.starts_with(path + "/")) return true;
   }
   return false;
@@ -178,7 +213,7 @@ int read_folder(const char* path, void* buffer, fuse_fill_dir_t fill, off_t, fus
   const std::string folder = std::string(path) == "/" ? "/" : std::string(path) + "/";
   std::set<std::string> names = {".", ".."};
   if (folder == "/") names.insert(std::string(kControl.substr(1)));
-  for (const std::string& each : live->server().paths()) {
+  for (const std::string& each : live->paths()) {
     if (!each.starts_with(folder)) continue;
     const std::string rest = each.substr(folder.size());
     names.insert(rest.substr(0, rest.find('/')));
@@ -190,7 +225,10 @@ int read_folder(const char* path, void* buffer, fuse_fill_dir_t fill, off_t, fus
 }
 
 int open_file(const char* path, fuse_file_info* file) {
-  const std::lock_guard lock(live->mutex);
+  std::unique_lock lock(live->mutex);
+  while (std::string_view(path).ends_with("job_stats") && live->now() < live->blocked_until) {
+    live->changed.wait_for(lock, live->blocked_until - live->now());
+  }
   if (!is_file(path)) return -ENOENT;
   auto opened = std::make_unique<Opened>();
   if ((file->flags & O_ACCMODE) != O_WRONLY) {
@@ -198,7 +236,7 @@ int open_file(const char* path, fuse_file_info* file) {
     if (path == kControl) {
       opened->parts = {live->served()};
     } else {
-      auto parts = live->server().read_parts(path, live->now());
+      auto parts = live->server_of(path).read_parts(path, live->now());
       if (!parts) return errno_of(parts.error());
       opened->parts = std::move(*parts);
     }
@@ -235,14 +273,19 @@ int write_file(const char* path, const char* text, std::size_t size, off_t, fuse
   const std::string_view words(text, size);
   if (path == kControl) {
     int error = 0;
-    if (words.starts_with("restart")) live->server().restart();
-    if (words.starts_with("fail ")) {
-      std::from_chars(text + 5, text + size, error);
-      live->server().set_write_error(error);
+    if (words.starts_with("block ")) {
+      int ms = 0;
+      std::from_chars(text + 6, text + size, ms);
+      live->blocked_until = live->now() + std::chrono::milliseconds{ms};
+    }
+    if (words.starts_with("fail ")) std::from_chars(text + 5, text + size, error);
+    for (const auto& each : live->servers()) {
+      if (words.starts_with("restart")) each->restart();
+      if (words.starts_with("fail ")) each->set_write_error(error);
     }
     return static_cast<int>(size);
   }
-  const auto done = live->server().write(path, words, live->now());
+  const auto done = live->server_of(path).write(path, words, live->now());
   live->advance();
   live->changed.notify_all();
   return done ? static_cast<int>(size) : errno_of(done.error());
@@ -294,6 +337,17 @@ void add_clients(const std::string& key, const std::string& value, std::uint32_t
       live->add(client);
     }
   }
+  if (key == "mds-job") {
+    for (std::uint32_t i = 0; i < number(2); ++i) {
+      Client client;
+      client.job = JobId(parts[0]);
+      client.server = 1;
+      client.operation = parts[1];
+      client.window = static_cast<std::uint32_t>(number(3));
+      client.cpt = i % cpts;
+      live->add(client);
+    }
+  }
   if (key == "burst") {
     Client client;
     client.job = JobId(parts[0]);
@@ -312,7 +366,9 @@ int serve(int argc, char** argv) {
   options.late_timers = true;
   std::uint64_t rate = 400;
   std::uint64_t seed = 1;
+  std::uint64_t mds_rate = 0;
   std::string type;
+  std::string mds_type;
   std::vector<std::pair<std::string, std::string>> pairs;
   for (int i = 2; i < argc; ++i) {
     const std::string argument = argv[i];
@@ -328,14 +384,32 @@ int serve(int argc, char** argv) {
     if (key == "rate") rate = std::stoul(value);
     if (key == "threads") options.store.slots = static_cast<std::uint32_t>(std::stoul(value));
     if (key == "tbf") type = value;
+    if (key == "mds") mds_rate = std::stoul(value);
+    if (key == "mds-tbf") mds_type = value;
   }
-  options.store.service.base = Nanoseconds{
-      static_cast<std::int64_t>(std::uint64_t{1'000'000'000} * options.store.slots / rate)};
+  const auto base_of = [&options](std::uint64_t a_second) {
+    return Nanoseconds{
+        static_cast<std::int64_t>(std::uint64_t{1'000'000'000} * options.store.slots / a_second)};
+  };
+  options.store.service.base = base_of(rate);
   const std::uint32_t cpts = options.cpts;
   live = std::make_unique<Live>(options, seed);
+  if (mds_rate > 0) {
+    options.kind = weir::sim::LustreStats::Kind::kMdt;
+    options.osts = {"lustre-MDT0000"};
+    options.operation_percent = {{"mkdir", 1000}};
+    options.store.service.base = base_of(mds_rate);
+    live->servers().push_back(std::make_unique<weir::sim::LustreServer>(options, weir::Rng(seed)));
+  }
   const std::string service(weir::sim::LustreServer::kService);
   if (!type.empty()) {
     if (!live->server().write(service + "nrs_policies", "tbf " + type, {})) return 65;
+  }
+  const std::string mds(weir::sim::LustreServer::kMdsService);
+  if (!mds_type.empty()) {
+    if (!live->server_of(mds + "nrs_policies").write(mds + "nrs_policies", "tbf " + mds_type, {})) {
+      return 65;
+    }
   }
   for (const auto& [key, value] : pairs) {
     add_clients(key, value, cpts);
@@ -351,10 +425,9 @@ int serve(int argc, char** argv) {
   operations.truncate = truncate_file;
   operations.init = begin_life;
   char foreground[] = "-f";
-  char single[] = "-s";
-  char* arguments[] = {argv[0], argv[1], foreground, single, nullptr};
+  char* arguments[] = {argv[0], argv[1], foreground, nullptr};
   // The thread that lives on between requests goes with the process.
-  std::_Exit(fuse_main(4, arguments, &operations, nullptr));
+  std::_Exit(fuse_main(3, arguments, &operations, nullptr));
 }
 
 }  // namespace

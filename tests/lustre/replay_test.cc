@@ -102,7 +102,8 @@ TEST(Recorded, EveryListingIsRead) {
         EXPECT_TRUE(lustre::parse_partitions(text));
         ++tables;
       } else if (what == "obdfilter.*.stats") {
-        EXPECT_GE(*lustre::parse_stats(text), 29U);
+        EXPECT_GE(lustre::parse_stats(text)->at(0).samples, 29U);
+        EXPECT_GT(lustre::parse_stats(text)->at(0).usecs, 100'000U);
         ++stats;
       }
     }
@@ -158,6 +159,47 @@ TEST(Recorded, TheModelWritesJobStatsAsAServer) {
     return text;
   };
   EXPECT_EQ(form(model), form(recorded));
+}
+
+// An MDT of the same servers: open and mknod of one created file count twice.
+TEST(Recorded, JobStatsOfAnMdt) {
+  for (const char* release : {"2.17.0", "2.17.57"}) {
+    const auto block = blocks_of(kRecorded / release / "32-mdt-job_stats.txt").at(0);
+    const auto read =
+        lustre::parse_job_stats(without_name(block.output), lustre::Counted::kOperations);
+    ASSERT_TRUE(read) << release;
+    EXPECT_FALSE(read->is_cut);
+    ASSERT_GE(read->jobs.size(), 2U);
+    const auto dd = std::find_if(read->jobs.begin(), read->jobs.end(),
+                                 [](const auto& job) { return job.job == JobId("dd.0"); });
+    ASSERT_NE(dd, read->jobs.end()) << release;
+    EXPECT_EQ(dd->operations.at(lustre::operation_of("mknod")), 1U);
+    EXPECT_GE(dd->operations.at(lustre::operation_of("open")), 1U);
+    EXPECT_EQ(dd->operations.at(lustre::operation_of("mkdir")), 0U);
+  }
+}
+
+TEST(Recorded, TheModelWritesJobStatsOfAnMdtAsAServer) {
+  sim::LustreServer::Options options;
+  options.kind = sim::LustreStats::Kind::kMdt;
+  options.osts = {"lustre-MDT0000"};
+  sim::LustreServer server(options, Rng(1));
+  server.arrive({.job = JobId("chmod.0"), .operation = "setattr"}, {});
+  server.run(instant_at(1'000'000'000), [](const auto&, Instant, Instant) {});
+  const std::string model = *server.read("/proc/fs/lustre/mdt/lustre-MDT0000/job_stats", {});
+  const std::string all =
+      without_name(blocks_of(kRecorded / "2.17.57/32-mdt-job_stats.txt").at(0).output);
+  const std::string recorded = all.substr(0, all.find("- job_id:", all.find("- job_id:") + 1));
+  const auto form = [](const std::string& text) {
+    return std::regex_replace(text, std::regex(" +[0-9][0-9.]*"), " N");
+  };
+  EXPECT_EQ(form(model), form(recorded));
+  const auto totals =
+      lustre::parse_stats(*server.read("/proc/fs/lustre/mdt/lustre-MDT0000/md_stats", {}),
+                          lustre::Counted::kOperations);
+  ASSERT_TRUE(totals);
+  EXPECT_EQ(totals->at(lustre::operation_of("setattr")).samples, 1U);
+  EXPECT_GT(totals->at(lustre::operation_of("setattr")).usecs, 0U);
 }
 
 // ---- sessions ----

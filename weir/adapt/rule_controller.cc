@@ -21,6 +21,8 @@ constexpr std::uint64_t kGainMax = 4 * kOne;
 constexpr std::uint64_t kYieldMin = kOne / 2;
 // A job with this share of the server gets no rule.
 constexpr std::uint64_t kMostPercent = 80;
+// A request that costs more counts as this.
+constexpr std::uint64_t kCostMax = JobCount::kToken * 1024;
 // Shares this close to the largest count among the largest.
 constexpr std::uint64_t kLargestPercent = 95;
 // A rate is kept for at least this time, unless it is doubled.
@@ -414,11 +416,13 @@ Tokens RuleController::own_part(const JobId& job, Nanoseconds elapsed) const {
   const JobDemand* const before = demand_of(job);
   const bool counted = before != nullptr && before->state != State::kIdle;
   const std::uint64_t all = active_nodes_ + (counted ? 0 : nodes);
-  const std::uint64_t count =
-      active_count_ + (counted ? 0 : 1) + (demand_.has_unattributed() ? 1 : 0);
+  // In turns each job gets as many requests as any other.
+  const std::uint64_t cost = cost_of(job);
+  const std::uint64_t costs =
+      active_cost_ + (counted ? 0 : cost) + (demand_.has_unattributed() ? JobCount::kToken : 0);
   const std::uint64_t could = count_in(*capacity_, elapsed);
   const auto by_nodes = static_cast<std::uint64_t>(Wide{could} * nodes / std::max(all, nodes));
-  const std::uint64_t by_turns = could / std::max<std::uint64_t>(count, 1);
+  const auto by_turns = static_cast<std::uint64_t>(Wide{could} * cost / std::max(costs, cost));
   return Tokens{std::max<std::uint64_t>(std::min(by_nodes, by_turns), 1)};
 }
 
@@ -434,7 +438,11 @@ void RuleController::estimate(const RuleRound& round, Nanoseconds elapsed) {
                 round.served_all ? std::optional(bounded(*round.served_all)) : std::nullopt,
                 service_time());
   cannot_hold_.clear();
+  costs_.clear();
   for (const JobCount& job : round.jobs) {
+    if (job.cost != JobCount::kToken) {
+      costs_[job.job] = std::clamp<std::uint64_t>(job.cost, 1, kCostMax);
+    }
     std::optional<Rate> rate;
     if (const RuleSeen* seen = seen_of(job.job)) rate = expected_of(*seen);
     const Tokens own = own_part(job.job, elapsed);
@@ -454,10 +462,12 @@ void RuleController::estimate(const RuleRound& round, Nanoseconds elapsed) {
   }
   active_nodes_ = 0;
   active_count_ = 0;
+  active_cost_ = 0;
   for (const JobDemand& demand : demands_) {
     if (demand.state == State::kIdle) continue;
     active_nodes_ += controller_.nodes_of(demand.job);
     ++active_count_;
+    active_cost_ += cost_of(demand.job);
   }
 }
 
@@ -594,13 +604,27 @@ bool RuleController::is_free(const JobDemand& demand, std::uint64_t largest,
     return true;
   }
   const std::uint64_t share = share_of(demand.job);
+  const std::uint64_t nodes = controller_.nodes_of(demand.job);
   if (share * gain_ / kOne * 100 >= per_second(*capacity_) * kMostPercent) {
     reason = "most of the server is its share";
     return true;
   }
   reason = largest == 0 ? "no other job needs more than it has" : "no other job has a larger share";
-  return share * 100 >= largest * kLargestPercent ||
-         controller_.nodes_of(demand.job) * 100 >= most_nodes * kLargestPercent;
+  return in_requests(share, demand.job) * 100 >= largest * kLargestPercent ||
+         in_requests(nodes, demand.job) * 100 >= most_nodes * kLargestPercent;
+}
+
+std::uint64_t RuleController::cost_of(const JobId& job) const {
+  const auto found = costs_.find(job);
+  return found == costs_.end() ? JobCount::kToken : found->second;
+}
+
+// Without a rule jobs get as many requests as each other, whatever these cost. So the job that is
+// due the most requests is the one that taking turns gives the least of its share. In 1/kToken.
+std::uint64_t RuleController::in_requests(std::uint64_t tokens, const JobId& job) const {
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 40;
+  return static_cast<std::uint64_t>(Wide{std::min(tokens, kMost)} * JobCount::kToken *
+                                    JobCount::kToken / cost_of(job));
 }
 
 void RuleController::choose() {
@@ -608,8 +632,8 @@ void RuleController::choose() {
   std::uint64_t most_nodes = 0;
   for (const JobDemand& demand : demands_) {
     if (demand.state != State::kBacklogged) continue;
-    largest = std::max(largest, share_of(demand.job));
-    most_nodes = std::max(most_nodes, controller_.nodes_of(demand.job));
+    largest = std::max(largest, in_requests(share_of(demand.job), demand.job));
+    most_nodes = std::max(most_nodes, in_requests(controller_.nodes_of(demand.job), demand.job));
   }
   adjustments_.clear();
   std::string reason;

@@ -7,11 +7,11 @@
 //   counts -> CensoredDemand -> Controller (AdapTBF, records) -> which jobs are held, at which rate
 //
 // Which jobs are limited: a backlogged job while others are backlogged, unless its share is among
-// the largest. Jobs with the largest shares are never limited: such a server serves higher rates
-// first, and these jobs use what the others leave without a rule. So no rule leaves the server
-// idle, and their demand is seen in full. A job running alone has no rule. A returning job has none
-// either, so its burst starts at once, and the others are limited more for a moment. A job whose
-// share is most of the server has no rule. Counters show a new job when its first request
+// the largest, in requests. Jobs with the largest shares are never limited: such a server serves
+// higher rates first, and these jobs use what the others leave without a rule. So no rule leaves
+// the server idle, and their demand is seen in full. A job running alone has no rule. A returning
+// job has none either, so its burst starts at once, and the others are limited more for a moment. A
+// job whose share is most of the server has no rule. Counters show a new job when its first request
 // completes; a queue that grows suddenly shows it at once, and is trusted for a moment.
 //
 // Between two rounds there may be glances, which see only how many requests wait and how many are
@@ -64,10 +64,13 @@ namespace weir {
 
 // What one job was served since the last round.
 struct JobCount {
+  static constexpr std::uint64_t kToken = 1024;
+
   JobId job;
   Tokens served{};
-  bool known = true;     // false: it had counters and has none now
-  bool can_hold = true;  // false: no rule can name it
+  bool known = true;            // false: it had counters and has none now
+  bool can_hold = true;         // false: no rule can name it
+  std::uint64_t cost = kToken;  // of one of its requests, in 1/kToken of a token; not 0
 };
 
 // A rule of the driver that is in effect.
@@ -226,6 +229,8 @@ class RuleController {
   void choose();
   void decide_paper(const RuleRound& round, Nanoseconds elapsed);
   bool may_hold(const JobDemand& demand) const;
+  std::uint64_t cost_of(const JobId& job) const;
+  std::uint64_t in_requests(std::uint64_t tokens, const JobId& job) const;
   void smooth(bool anew);
   std::uint64_t share_of(const JobId& job) const;
   std::uint64_t wanted_rate(const JobId& job) const;
@@ -247,6 +252,7 @@ class RuleController {
   std::optional<Instant> last_;
   absl::btree_map<JobId, Held> held_;
   absl::btree_map<JobId, bool> cannot_hold_;
+  absl::btree_map<JobId, std::uint64_t> costs_;   // of a request, if it is not a token
   absl::btree_map<JobId, std::uint64_t> smooth_;  // shares, in 1/kOne of one a second
   std::vector<JobDemand> demands_;
   std::vector<RuleSeen> rules_;  // in force, as far as we know
@@ -299,6 +305,7 @@ class RuleController {
   std::uint32_t idling_ = 0;     // consecutive glances that saw it idle
   std::uint64_t active_nodes_ = 0;
   std::uint64_t active_count_ = 0;
+  std::uint64_t active_cost_ = 0;  // of a request of each
 };
 
 }  // namespace weir

@@ -18,7 +18,8 @@ Driver::Driver(const Options& options, Tree& tree, Names& names, Save save, Log 
       log_(std::move(log)),
       controller_(controller ? std::move(controller)
                              : std::make_unique<RuleController>(options.controller)),
-      observer_([this](const JobId& job) { return controller_->is_known(job); }) {}
+      observer_(*options.service, options.costing,
+                [this](const JobId& job) { return controller_->is_known(job); }) {}
 
 Result<void> Driver::round(Instant now) {
   ++counters_.rounds;
@@ -33,9 +34,9 @@ Result<void> Driver::round(Instant now) {
   const bool was_away = seen_at_ && now - *seen_at_ >= options_.patience;
   seen_at_ = now;
   is_blind_ = false;
+  observer_.count(*view, now, round_);
   see_rules(view->rules);
   miss_rules(now, was_away ? Missing::kExpected : Missing::kStolen);
-  observer_.count(*view, now, round_);
   for (JobCount& job : round_.jobs) job.can_hold = job.can_hold && !is_yielding(job.job);
   counters_.unnamed = observer_.unnamed();
   for (const JobDemand& demand : controller_->demands()) {
@@ -113,10 +114,12 @@ void Driver::see_rules(const RuleTable& table) {
     if (is_shared) continue;
     rates_[name] = own.rate;
     used_.insert(name);
-    round_.rules.push_back({own.job, own.rate, std::max(1U, own.reach)});
+    round_.rules.push_back({own.job, token_rate(own.job, own.rate), std::max(1U, own.reach)});
   }
   // The rules that would be in effect now.
-  for (const auto& [job, rate] : pretended_) round_.rules.push_back({job, rate, 1});
+  for (const auto& [job, rate] : pretended_) {
+    round_.rules.push_back({job, token_rate(job, rate), 1});
+  }
   std::sort(round_.rules.begin(), round_.rules.end(),
             [](const RuleSeen& a, const RuleSeen& b) { return a.job < b.job; });
 }
@@ -159,11 +162,27 @@ Result<void> Driver::write(const RuleChange& change, std::string_view reason) {
   return done;
 }
 
+std::uint32_t Driver::rule_rate(const JobId& job, std::uint32_t tokens) const {
+  const std::uint64_t cost = observer_.cost_of(job);
+  const std::uint64_t rate = (std::uint64_t{tokens} * RequestCosts::kOne + cost / 2) / cost;
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(rate, 1, RuleController::kRateMax));
+}
+
+std::uint32_t Driver::token_rate(const JobId& job, std::uint32_t rate) const {
+  const std::uint64_t tokens =
+      (rate * observer_.cost_of(job) + RequestCosts::kOne / 2) / RequestCosts::kOne;
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(tokens, 1, UINT32_MAX));
+}
+
 void Driver::carry_out(const std::vector<JobRateChange>& changes, Instant now) {
-  write_all(changes);
-  for (const JobRateChange& change : changes) {
-    apply_to(round_.rules, change);
-    if (!unwritten_.contains(change.job)) holds_.change(change, now);
+  std::vector<JobRateChange> written = changes;
+  for (JobRateChange& change : written) {
+    if (change.rate) change.rate = rule_rate(change.job, *change.rate);
+  }
+  write_all(written);
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    apply_to(round_.rules, changes[i]);
+    if (!unwritten_.contains(changes[i].job)) holds_.change(written[i], now);
   }
 }
 
@@ -203,6 +222,16 @@ void Driver::miss_rules(Instant now, Missing missing) {
   }
 }
 
+// Of its rule, as written; in a dry run, as it would have been.
+std::optional<std::uint32_t> Driver::rate_of(const JobId& job, const std::string& name) const {
+  if (options_.dry_run) {
+    const auto found = pretended_.find(job);
+    return found == pretended_.end() ? std::nullopt : std::optional(found->second);
+  }
+  const auto found = rates_.find(name);
+  return found == rates_.end() ? std::nullopt : std::optional(found->second);
+}
+
 // Stops first, because starts may need their room. Names are saved together, before the first
 // start.
 void Driver::write_all(const std::vector<JobRateChange>& changes) {
@@ -218,6 +247,10 @@ void Driver::write_all(const std::vector<JobRateChange>& changes) {
       pretended_.erase(change.job);
       continue;
     }
+    // Different rates in tokens may be the same for requests that cost more; writing it again would
+    // only give free tokens.
+    const bool is_converted = observer_.cost_of(change.job) != RequestCosts::kOne;
+    if (is_converted && is_there && name && rate_of(change.job, *name) == change.rate) continue;
     if (is_there && name) {
       RuleKeys keys;
       keys.rate = change.rate;

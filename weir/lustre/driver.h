@@ -22,6 +22,10 @@
 // driver keeps no copy of that state. So a restart of the server or of the driver costs one round.
 //
 // With dry_run, nothing is written and every command is logged with its reason.
+//
+// The controller counts tokens, and a rule limits requests. Where the requests of a job cost more
+// or less than a token (observer.h), rates are converted: a job of mkdirs at 5 tokens each that is
+// due 100 tokens a second gets a rule of 20.
 #pragma once
 
 #include <cstdint>
@@ -63,6 +67,7 @@ class Driver {
         5};  // time after which our rules are removed if the server cannot be read
     bool dry_run = false;
     const Service* service = &kOstService;
+    Costing costing;
   };
   struct Counters {
     std::uint64_t rounds = 0;
@@ -113,11 +118,13 @@ class Driver {
   const Options& options() const { return options_; }
   // Which jobs are held; in a dry run: would be.
   const Holds& holds() const { return holds_; }
+  // Of the requests of a job lately, in 1/RequestCosts::kOne of a token.
+  std::uint64_t cost_of(const JobId& job) const { return observer_.cost_of(job); }
   // The last round: counts and load.
   const RuleRound& last_round() const { return round_; }
   // What an administrator should know, each once.
   std::vector<std::string> take_news() { return std::exchange(news_, {}); }
-  // Our rules in effect, as of the last round and later writes.
+  // Our rules in effect, as of the last round and later writes; rates in tokens.
   const std::vector<RuleSeen>& rules() const { return round_.rules; }
 
  private:
@@ -135,6 +142,8 @@ class Driver {
   enum class Missing : std::uint8_t { kStolen, kExpected };
   void miss_rules(Instant now, Missing missing);
   bool is_yielding(const JobId& job) const;
+  std::uint32_t rule_rate(const JobId& job, std::uint32_t tokens) const;
+  std::uint32_t token_rate(const JobId& job, std::uint32_t rate) const;
   void carry_out(const std::vector<JobRateChange>& changes, Instant now);
   void write_all(const std::vector<JobRateChange>& changes);
   Result<void> start(const JobRateChange& change);
@@ -142,6 +151,7 @@ class Driver {
   void note(const Result<void>& done);
   void note(const JobId& job, const Result<void>& done);
   bool is_named(const JobId& job);
+  std::optional<std::uint32_t> rate_of(const JobId& job, const std::string& name) const;
 
   Options options_;
   Tree& tree_;

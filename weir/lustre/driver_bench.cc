@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A round of the driver without the kernel's part: the text of all files is in memory. Wanted on a
-// server of 8 OSTs: at most 10 ms with 205 jobs, and 40 ms with 1,000.
+// server of 8 OSTs: at most 10 ms with 205 jobs, and 40 ms with 1,000; 10,000 must not stop it.
 #include <map>
 
 #include <benchmark/benchmark.h>
@@ -150,7 +150,7 @@ void BM_DriverRound(benchmark::State& state) {
     if (!driver.round(now)) return state.SkipWithError("a round failed");
   }
 }
-BENCHMARK(BM_DriverRound)->Arg(205)->Arg(1000)->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_DriverRound)->Arg(205)->Arg(1000)->Arg(10'000)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace weir::lustre

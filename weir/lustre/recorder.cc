@@ -29,6 +29,7 @@ Recorder::Recorder(Tree& tree, const Options& options, Instant now)
     : tree_(tree),
       options_(options),
       writer_(options.head, now),
+      observer_(*options.service, options.costing),
       start_(now),
       period_(options.head.period) {}
 

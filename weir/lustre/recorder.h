@@ -35,6 +35,7 @@ class Recorder {
     RecordingHead head;
     std::uint64_t bytes_per_day = kBytesPerDay;
     const Service* service = &kOstService;
+    Costing costing;
   };
 
   // REQUIRES: tree outlives it.

@@ -88,6 +88,14 @@ void RecordingWriter::put_jobs(const RuleRound& round) {
     }
     Job& job = found->second;
     job.mark = rounds_;
+    const std::uint64_t apart = std::max(job.cost, count.cost) - std::min(job.cost, count.cost);
+    if (apart > job.cost / kCostParts) {
+      job.cost = count.cost;
+      put_idle();
+      block_ += 'C';
+      put(job.index);
+      put(job.cost);
+    }
     if (job.known == count.known) continue;
     job.known = count.known;
     put_idle();
@@ -394,6 +402,11 @@ bool RecordingReader::read_job(char kind) {
     if (!nodes) return false;
     sizes_.emplace_back(found->second.job, *nodes);
   }
+  if (kind == 'C') {
+    const auto cost = get();
+    if (!cost || *cost == 0) return false;
+    found->second.cost = *cost;
+  }
   if (kind == 'D') {
     by_id_.erase(found->second.job);
     jobs_.erase(found);
@@ -449,7 +462,8 @@ bool RecordingReader::read_served(RecordedRound& round, std::uint64_t& sum) {
     round.round.jobs.push_back({.job = id,
                                 .served = Tokens{found == served.end() ? 0 : found->second},
                                 .known = jobs_.at(key).known,
-                                .can_hold = is_expressible(id)});
+                                .can_hold = is_expressible(id),
+                                .cost = jobs_.at(key).cost});
   }
   return true;
 }
@@ -558,7 +572,7 @@ Result<std::optional<RecordedRound>> RecordingReader::read_record() {
     const auto count = get();
     is_valid = count.has_value();
     if (is_valid) rules_ = *count;
-  } else if (kind == 'J' || kind == 'U' || kind == 'P' || kind == 'D' || kind == 'N') {
+  } else if (std::string_view("JUPDNC").find(kind) != std::string_view::npos) {
     is_valid = read_job(kind);
   }
   if (!is_valid) return damaged(fmt::format("a record of kind {} is not valid", quote({&kind, 1})));

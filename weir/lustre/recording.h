@@ -13,6 +13,7 @@
 //     U index   P index       its counters vanished; are there again
 //     D index                 it is gone
 //     N index nodes           its size, if it is known
+//     C index cost            of its requests, in 1/1024 of a token; 1024 unless it is written
 //     F count                 rules in effect, `default` excepted
 //     I count longer          so many rounds in which nothing was served or changed, evenly spaced;
 //                             their time less count times the length of the last round
@@ -70,6 +71,7 @@ class RecordingWriter {
   static constexpr Nanoseconds kBlockTime = std::chrono::seconds{1};
   static constexpr std::size_t kBlockSize = 65536;
   static constexpr std::size_t kJobsMax = 65536;
+  static constexpr std::uint64_t kCostParts = 16;  // a smaller part of a cost is not written
   static constexpr std::uint64_t kIdleMax = 3000;  // rounds in one record: a minute at 20 ms
 
   // REQUIRES: start is not later than the first round.
@@ -94,7 +96,8 @@ class RecordingWriter {
   struct Job {
     std::uint32_t index = 0;
     bool known = true;
-    std::uint64_t mark = 0;  // the last round that had it
+    std::uint64_t cost = JobCount::kToken;  // as written
+    std::uint64_t mark = 0;                 // the last round that had it
   };
 
   void put(std::uint64_t number);
@@ -153,6 +156,7 @@ class RecordingReader {
   struct Job {
     JobId job;
     bool known = true;
+    std::uint64_t cost = JobCount::kToken;
   };
 
   Result<void> read_head();

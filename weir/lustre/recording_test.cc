@@ -164,6 +164,25 @@ TEST(Recording, KeepsSizes) {
   EXPECT_EQ(read.rounds[1].sizes, (Sizes{{JobId("b"), 8}}));
 }
 
+TEST(Recording, KeepsWhatRequestsCost) {
+  RecordingWriter writer({.service = "mdt"}, Instant{});
+  RuleRound round;
+  round.jobs = {{JobId("make"), Tokens{5}}, {JobId("stat"), Tokens{5}}};
+  const std::uint64_t costs[] = {5000, 5100, 400, 1024};
+  for (const std::uint64_t cost : costs) {
+    round.at += kPeriod;
+    round.jobs[0].cost = cost;
+    writer.add(round, 0);
+  }
+  const Read read = read_all(writer.take(RecordingWriter::Take::kAll));
+  ASSERT_EQ(read.rounds.size(), 4U) << read.error;
+  const std::uint64_t expected[] = {5000, 5000, 400, 1024};  // a fiftieth more is not written
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(read.rounds[i].round.jobs.at(0).cost, expected[i]);
+    EXPECT_EQ(read.rounds[i].round.jobs.at(1).cost, JobCount::kToken);
+  }
+}
+
 TEST(Recording, TenIdleMinutesAreNextToNothing) {
   RecordingWriter writer({}, Instant{});
   RuleRound round;

@@ -8,9 +8,6 @@
 namespace weir::lustre {
 namespace {
 
-// Folders of the totals of a target in different releases.
-constexpr const char* kStatsFolders[] = {"/proc/fs/lustre/obdfilter/",
-                                         "/sys/kernel/debug/lustre/obdfilter/"};
 constexpr std::uint32_t kDepthDefault = 3;
 constexpr int kSwitchTries = 600;
 
@@ -119,17 +116,17 @@ Result<TargetView> target_view(Tree& tree, const std::string& name, const Servic
   const std::string path = std::string(service.targets) + "/" + name + "/job_stats";
   const auto text = tree.read(path);
   if (!text) return tl::unexpected(text.error());
-  auto jobs = parse_job_stats(*text);
+  auto jobs = parse_job_stats(*text, service.counted);
   if (!jobs) {
     jobs.error().where = path + ": " + jobs.error().where;
     return tl::unexpected(jobs.error());
   }
   view.jobs = std::move(jobs->jobs);
   view.is_cut = jobs->is_cut;
-  for (const char* const folder : kStatsFolders) {
-    const auto stats = tree.read(folder + name + "/stats");
+  for (const char* const folder : {service.targets, service.debug_targets}) {
+    const auto stats = tree.read(std::string(folder) + "/" + name + "/" + service.totals);
     if (!stats) continue;
-    if (const auto rpcs = parse_stats(*stats)) view.rpcs = *rpcs;
+    if (auto totals = parse_stats(*stats, service.counted)) view.totals = std::move(*totals);
     break;
   }
   return view;

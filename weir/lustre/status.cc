@@ -83,6 +83,7 @@ Status StatusKeeper::status(const Driver& driver, Instant now) const {
     }
     each.served = sums.served;
     each.per_second = sums.per_second;
+    each.cost = driver.cost_of(job);
     each.entitlement = controller.entitlement_of(job);
     if (const auto record = records.find(job); record != records.end()) {
       each.record = record->second;
@@ -121,6 +122,14 @@ std::string others_of(const Status& status, const JobStatus& held) {
   return fmt::format("{} {} entitled to {}/s", text, count == 1 ? "is" : "are", sum);
 }
 
+// Its rule limits requests, and entitlements are in mean requests.
+std::string cost_text(const JobStatus& job) {
+  if (job.cost * 10 >= RequestCosts::kOne * 9 && job.cost * 10 <= RequestCosts::kOne * 11)
+    return {};
+  return fmt::format("; its requests take {:.2g} times the mean",
+                     static_cast<double>(job.cost) / RequestCosts::kOne);
+}
+
 }  // namespace
 
 std::string explain(const Status& status, const JobStatus& job, std::string_view since) {
@@ -128,10 +137,10 @@ std::string explain(const Status& status, const JobStatus& job, std::string_view
     const std::uint64_t rate = std::uint64_t{*job.hold.rate} * status.cpts;
     const std::string others = others_of(status, job);
     return fmt::format(
-        "{} at {}/s since {} because {}{}", status.is_dry_run ? "would be held" : "held", rate,
+        "{} at {}/s since {} because {}{}{}", status.is_dry_run ? "would be held" : "held", rate,
         since, others.empty() ? job.hold.reason : others,
-        status.cpts > 1 ? fmt::format(" ({} on each of {} CPTs)", *job.hold.rate, status.cpts)
-                        : "");
+        status.cpts > 1 ? fmt::format(" ({} on each of {} CPTs)", *job.hold.rate, status.cpts) : "",
+        cost_text(job));
   }
   std::string text = "not held: ";
   if (job.state == State::kIdle) {

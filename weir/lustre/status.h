@@ -28,11 +28,12 @@ struct JobStatus {
   JobId job;
   std::uint64_t nodes = 1;
   JobDemand::State state = JobDemand::State::kIdle;
-  bool known = true;              // it has counters
-  std::uint64_t served = 0;       // since the driver has known it
-  std::uint64_t per_second = 0;   // lately
-  std::uint64_t entitlement = 0;  // a second; 0: no other job competes with it
-  std::int64_t record = 0;        // tokens: above 0 lent, below 0 borrowed
+  bool known = true;                        // it has counters
+  std::uint64_t served = 0;                 // since the driver has known it
+  std::uint64_t per_second = 0;             // lately
+  std::uint64_t cost = RequestCosts::kOne;  // of its requests lately, in 1/RequestCosts::kOne
+  std::uint64_t entitlement = 0;            // a second; 0: no other job competes with it
+  std::int64_t record = 0;                  // tokens: above 0 lent, below 0 borrowed
   Hold hold;
 };
 

@@ -97,6 +97,8 @@ std::optional<unsigned> hex_digit(char c) {
 
 class JobStatsReader {
  public:
+  explicit JobStatsReader(Counted counted) : counted_(counted) {}
+
   Result<JobStatsText> read(std::string_view text) {
     LineReader lines(text);
     bool headed = false;
@@ -129,6 +131,7 @@ class JobStatsReader {
   void begin(std::string_view id) {
     open_ = JobCounters{};
     open_->job = JobId(parse_job_id(id).value_or(std::string(id)));
+    if (counted_ == Counted::kOperations) open_->operations.resize(kOperationCount);
     has_ = {};
   }
 
@@ -139,6 +142,7 @@ class JobStatsReader {
     const std::string_view value = trim(line.substr(colon + 1));
     if (key == "start_time") open_->since_ns = read_time(value);
     if (key == "snapshot_time") open_->update_ns = read_time(value);
+    if (counted_ == Counted::kOperations) return take_operation(key, value);
     if (key != "read_bytes" && key != "write_bytes") return;
     const auto samples = field(value, "samples");
     if (!samples) return;
@@ -147,13 +151,23 @@ class JobStatsReader {
     open_->bytes += field(value, "sum").value_or(0);
   }
 
+  void take_operation(std::string_view key, std::string_view value) {
+    const std::size_t operation = operation_of(key);
+    if (operation == kOperationCount) return;
+    const auto samples = field(value, "samples");
+    if (!samples) return;
+    open_->operations[operation] = *samples;
+    ++has_.operations;
+  }
+
   // A truncated entry may lack a counter, and a counter that decreases looks like a new job. It may
   // still end with a complete line; the first entry shows which counters exist.
   void close(bool is_whole) {
     if (!open_) return;
     if (!first_) first_ = has_;
-    const bool has_all =
-        (has_.read || has_.write) && (has_.read || !first_->read) && (has_.write || !first_->write);
+    const bool has_all = (has_.read || has_.write || has_.operations > 0) &&
+                         (has_.read || !first_->read) && (has_.write || !first_->write) &&
+                         has_.operations >= first_->operations;
     if (!has_all) cut_ = true;
     if (is_whole && has_all && !open_->job.empty()) result_.jobs.push_back(*open_);
     open_.reset();
@@ -162,8 +176,10 @@ class JobStatsReader {
   struct Has {
     bool read = false;
     bool write = false;
+    std::size_t operations = 0;
   };
 
+  Counted counted_;
   JobStatsText result_;
   std::optional<JobCounters> open_;
   Has has_;                   // the open entry
@@ -197,25 +213,49 @@ Result<std::string> parse_job_id(std::string_view text) {
   return id;
 }
 
-Result<JobStatsText> parse_job_stats(std::string_view text) { return JobStatsReader().read(text); }
+Result<JobStatsText> parse_job_stats(std::string_view text, Counted counted) {
+  return JobStatsReader(counted).read(text);
+}
 
 // ---- stats ----
 
-Result<std::uint64_t> parse_stats(std::string_view text) {
+namespace {
+
+// "10 samples [usecs] 3513 18152 66959 626807487": min, max, sum, sum of squares. Before 2.13 there
+// is nothing after "[reqs]".
+RequestTotal read_total(std::string_view value) {
+  constexpr int kSum = 5;  // words before it
+  RequestTotal total{.samples = read_number<std::uint64_t>(value).value_or(0)};
+  if (value.find("[usec") == std::string_view::npos) return total;
+  for (int words = 0; words < kSum; ++words) {
+    value = trim(value.substr(std::min(value.find(' '), value.size())));
+  }
+  total.usecs = read_number<std::uint64_t>(value).value_or(0);
+  return total;
+}
+
+}  // namespace
+
+Result<std::vector<RequestTotal>> parse_stats(std::string_view text, Counted counted) {
   LineReader lines(text);
-  std::uint64_t rpcs = 0;
+  std::vector<RequestTotal> totals(counted == Counted::kBulk ? 1 : kOperationCount);
   bool is_stats = false;
   while (const auto line = lines.next()) {
     const std::string_view trimmed = trim(*line);
     const std::string_view name = trimmed.substr(0, trimmed.find(' '));
     const std::string_view value = trim(trimmed.substr(name.size()));
     if (name == "snapshot_time") is_stats = true;
-    if (name == "read_bytes" || name == "write_bytes") {
-      rpcs += read_number<std::uint64_t>(value).value_or(0);
+    if (counted == Counted::kOperations) {
+      const std::size_t operation = operation_of(name);
+      if (operation < kOperationCount) totals[operation] = read_total(value);
+    } else if (name == "read_bytes" || name == "write_bytes") {
+      totals[0].samples += read_total(value).samples;
+    } else if (name == "read" || name == "write") {
+      totals[0].usecs += read_total(value).usecs;
     }
   }
   if (!is_stats) return refuse("stats", "has no snapshot_time");
-  return rpcs;
+  return totals;
 }
 
 // ---- nrs_policies ----

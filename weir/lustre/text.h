@@ -4,7 +4,7 @@
 // functions of text; nothing is opened here.
 //
 //   job_stats             entries of jobs: requests and bytes so far, and since when
-//   stats                 the same for the whole OST
+//   stats, md_stats       the same for the whole OST or MDT, and the time that requests took
 //   nrs_policies          the policy and its argument on each head, and how many requests wait
 //   nrs_tbf_rule          the rules of every CPT of both heads
 //   cpu_partition_table   the number of CPTs
@@ -16,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,25 +27,55 @@
 
 namespace weir::lustre {
 
+// What the counters of a target are.
+enum class Counted : std::uint8_t {
+  kBulk,        // of an OST: bulk requests, read and written
+  kOperations,  // of an MDT: operations
+};
+
+// Operations of an MDT. Its other counters (samedir_rename, rename_trylocks, read_bytes, ...) count
+// the same requests again.
+inline constexpr std::string_view kOperations[] = {
+    "open",   "close",   "mknod",   "link",     "unlink",    "mkdir",   "rmdir",
+    "rename", "getattr", "setattr", "getxattr", "setxattr",  "statfs",  "sync",
+    "read",   "write",   "punch",   "migrate",  "fallocate", "readpage"};
+inline constexpr std::size_t kOperationCount = std::size(kOperations);
+// The place of an operation in kOperations; kOperationCount if there is none of this name.
+constexpr std::size_t operation_of(std::string_view name) {
+  std::size_t at = 0;
+  while (at < kOperationCount && kOperations[at] != name) ++at;
+  return at;
+}
+
 struct JobCounters {
   JobId job;
-  std::uint64_t rpcs = 0;                  // bulk requests, read and written
-  std::uint64_t bytes = 0;                 // of both
-  std::optional<std::uint64_t> since_ns;   // start_time, where the release writes it
-  std::optional<std::uint64_t> update_ns;  // snapshot_time: of the last request
+  std::uint64_t rpcs = 0;                      // bulk requests, read and written
+  std::uint64_t bytes = 0;                     // of both
+  std::vector<std::uint64_t> operations = {};  // of an MDT: as kOperations
+  std::optional<std::uint64_t> since_ns;       // start_time, where the release writes it
+  std::optional<std::uint64_t> update_ns;      // snapshot_time: of the last request
 };
 
 struct JobStatsText {
   std::vector<JobCounters> jobs;  // in the order of the file
   bool is_cut = false;            // an entry was truncated
 };
-Result<JobStatsText> parse_job_stats(std::string_view text);
+Result<JobStatsText> parse_job_stats(std::string_view text, Counted counted = Counted::kBulk);
 
 // An id as in job_stats: plain, or quoted with \xHH. EINVAL for an invalid escape.
 Result<std::string> parse_job_id(std::string_view text);
 
-// Bulk requests of an OST, read and written. EINVAL if it has no snapshot_time.
-Result<std::uint64_t> parse_stats(std::string_view text);
+// Requests of one kind.
+struct RequestTotal {
+  std::uint64_t samples = 0;
+  std::uint64_t usecs = 0;  // that they took; 0 in releases that do not measure it
+
+  bool operator==(const RequestTotal&) const = default;
+};
+// Bulk requests of an OST (one total), or operations of an MDT (as kOperations). EINVAL if it has
+// no snapshot_time.
+Result<std::vector<RequestTotal>> parse_stats(std::string_view text,
+                                              Counted counted = Counted::kBulk);
 
 struct Policy {
   std::string name;

@@ -30,5 +30,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   (void)parse_policies(text);
   (void)parse_partitions(text);
   (void)parse_stats(text);
+  (void)parse_stats(text, Counted::kOperations);
   return 0;
 }

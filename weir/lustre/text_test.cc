@@ -103,6 +103,63 @@ TEST(LustreText, AnIdThatIsNotEscapedIsTakenAsItIs) {
   EXPECT_EQ(read->jobs[0].job, JobId("\"a\\b\""));
 }
 
+// Constructed: 2.12 to 2.14 count the operations of an MDT and do not measure them.
+TEST(LustreText, JobStatsOfAnMdtWithoutTimes) {
+  const auto read = parse_job_stats(
+      "job_stats:\n"
+      "- job_id:          tar.500\n"
+      "  snapshot_time:   1541000000\n"
+      "  open:            { samples:          12, unit:  reqs }\n"
+      "  close:           { samples:          11, unit:  reqs }\n"
+      "  mknod:           { samples:           2, unit:  reqs }\n"
+      "  samedir_rename:  { samples:           1, unit:  reqs }\n"
+      "  rename:          { samples:           1, unit:  reqs }\n",
+      Counted::kOperations);
+  ASSERT_TRUE(read);
+  EXPECT_FALSE(read->is_cut);
+  const auto& operations = read->jobs.at(0).operations;
+  EXPECT_EQ(operations.at(operation_of("open")), 12U);
+  EXPECT_EQ(operations.at(operation_of("close")), 11U);
+  EXPECT_EQ(operations.at(operation_of("mknod")), 2U);
+  EXPECT_EQ(operations.at(operation_of("rename")), 1U);
+  EXPECT_EQ(operation_of("samedir_rename"), kOperationCount);
+  const auto totals = parse_stats(
+      "snapshot_time             1541000000.123456789 secs.nsecs\n"
+      "open                      27110 samples [reqs]\n"
+      "getattr                   35 samples [reqs]\n",
+      Counted::kOperations);
+  ASSERT_TRUE(totals);
+  EXPECT_EQ(totals->at(operation_of("open")), (RequestTotal{27110, 0}));
+  EXPECT_EQ(totals->at(operation_of("getattr")), (RequestTotal{35, 0}));
+}
+
+// Constructed: from 2.15 on with times. Names longer than 15 bytes shift their braces.
+TEST(LustreText, JobStatsOfAnMdtWithTimes) {
+  const std::string text =
+      "job_stats:\n"
+      "- job_id:          tar.500\n"
+      "  start_time:      1755599990.000000001 secs.nsecs\n"
+      "  mkdir:           { samples:          31, unit: usecs, min:     1456, max:    75339, sum:  "
+      "         212282, sumsq:         7100439268 }\n"
+      "  parallel_rename_file: { samples:           4, unit: usecs, min:        1, max:        1, "
+      "sum:                4, sumsq:                  4 }\n"
+      "  read_bytes:      { samples:           9, unit: bytes, min:  4096, max:  4096, sum: 36864 "
+      "}\n"
+      "- job_id:          rm.500\n"
+      "  start_time:      1755599990.000000001 secs.nsecs\n";
+  const auto cut = parse_job_stats(text, Counted::kOperations);
+  ASSERT_TRUE(cut);
+  EXPECT_TRUE(cut->is_cut);
+  ASSERT_EQ(cut->jobs.size(), 1U);
+  EXPECT_EQ(cut->jobs[0].operations.at(operation_of("mkdir")), 31U);
+  EXPECT_EQ(cut->jobs[0].rpcs, 0U);
+  const auto totals = parse_stats(
+      "snapshot_time             1755600000.123456789 secs.nsecs\n"
+      "mkdir                     31 samples [usecs] 1456 75339 212282 7100439268\n",
+      Counted::kOperations);
+  EXPECT_EQ(totals->at(operation_of("mkdir")), (RequestTotal{31, 212282}));
+}
+
 TEST(LustreText, AnotherFileIsNoJobStats) {
   EXPECT_EQ(parse_job_stats("root:x:0:0:root\n").error().code, std::errc::invalid_argument);
   EXPECT_EQ(parse_stats("job_stats:\n").error().code, std::errc::invalid_argument);

@@ -47,10 +47,14 @@ bool is_lustre(const RuleChange& command) {
 
 LustreServer::LustreServer(Options options, Rng rng)
     : options_(std::move(options)),
+      service_(options_.kind == LustreStats::Kind::kMdt ? kMdsService : kService),
+      targets_(options_.kind == LustreStats::Kind::kMdt ? kMdtTargets : kTargets),
+      totals_(options_.kind == LustreStats::Kind::kMdt ? "md_stats" : "stats"),
       store_(options_.store, rng.split("store")),
       threads_(std::max(1U, options_.store.slots / std::max(1U, options_.cpts))),
       partitions_(options_.cpts) {
   WEIR_ASSERT(options_.cpts > 0 && !options_.osts.empty());
+  options_.stats.kind = options_.kind;
   stats_.reserve(options_.osts.size());
   for (const std::string& ost : options_.osts) {
     stats_.emplace_back(options_.stats, rng.split("stats").split(ost));
@@ -93,13 +97,21 @@ std::optional<Rpc> LustreServer::take(Head& head, Instant now) {
   return rpc;
 }
 
+std::uint32_t LustreServer::percent_of(const Partition& partition, const Rpc& rpc) const {
+  std::uint32_t percent = partition.busy * 2 < threads_ ? options_.thin_percent : 100;
+  const std::size_t ost = rpc.ost % options_.osts.size();
+  if (ost < options_.ost_percent.size()) percent = percent * options_.ost_percent[ost] / 100;
+  const auto found = options_.operation_percent.find(rpc.operation);
+  return found == options_.operation_percent.end() ? percent : percent * found->second / 100;
+}
+
 void LustreServer::dispatch(Partition& partition, Instant now) {
   while (partition.busy < threads_) {
     auto rpc = take(partition.heads[kHigh], now);
     if (!rpc) rpc = take(partition.heads[kRegular], now);
     if (!rpc) return;
     Instant finish = store_.finish(now, weir::Bytes{rpc->bytes});
-    if (partition.busy * 2 < threads_) finish = now + (finish - now) * options_.thin_percent / 100;
+    finish = now + (finish - now) * percent_of(partition, *rpc) / 100;
     ++partition.busy;
     flights_.emplace(finish, Flight{*rpc, now});
   }
@@ -183,13 +195,17 @@ void LustreServer::restart() {
 
 // ---- files ----
 
+std::string LustreServer::file_of(std::size_t ost, std::string_view name) const {
+  return fmt::format("{}{}/{}", targets_, options_.osts[ost], name);
+}
+
 std::vector<std::string> LustreServer::paths() const {
   std::vector<std::string> all = {
-      std::string(kService) + "nrs_policies", std::string(kService) + "nrs_tbf_rule",
+      std::string(service_) + "nrs_policies", std::string(service_) + "nrs_tbf_rule",
       std::string(kPartitionTable), std::string(kRatePath), std::string(kDepthPath)};
-  for (const std::string& ost : options_.osts) {
-    all.push_back(fmt::format("{}{}/job_stats", kTargets, ost));
-    all.push_back(fmt::format("{}{}/stats", kTargets, ost));
+  for (std::size_t i = 0; i < options_.osts.size(); ++i) {
+    all.push_back(file_of(i, "job_stats"));
+    all.push_back(file_of(i, totals_));
   }
   return all;
 }
@@ -197,7 +213,7 @@ std::vector<std::string> LustreServer::paths() const {
 Result<std::vector<std::string>> LustreServer::read_parts(std::string_view path,
                                                           Instant now) const {
   for (std::size_t i = 0; i < options_.osts.size(); ++i) {
-    if (path == fmt::format("{}{}/job_stats", kTargets, options_.osts[i])) {
+    if (path == file_of(i, "job_stats")) {
       return stats_[i].job_stats();
     }
   }
@@ -207,8 +223,8 @@ Result<std::vector<std::string>> LustreServer::read_parts(std::string_view path,
 }
 
 Result<std::string> LustreServer::read(std::string_view path, Instant now) const {
-  if (path == fmt::format("{}nrs_policies", kService)) return read_policies();
-  if (path == fmt::format("{}nrs_tbf_rule", kService)) return read_rules();
+  if (path == fmt::format("{}nrs_policies", service_)) return read_policies();
+  if (path == fmt::format("{}nrs_tbf_rule", service_)) return read_rules();
   if (path == kRatePath) return fmt::format("{}\n", options_.tbf_rate);
   if (path == kDepthPath) return fmt::format("{}\n", options_.tbf_depth);
   if (path == kPartitionTable) {
@@ -217,9 +233,8 @@ Result<std::string> LustreServer::read(std::string_view path, Instant now) const
     return text;
   }
   for (std::size_t i = 0; i < options_.osts.size(); ++i) {
-    const std::string folder = fmt::format("{}{}/", kTargets, options_.osts[i]);
-    if (path == folder + "stats") return stats_[i].stats(now);
-    if (path != folder + "job_stats") continue;
+    if (path == file_of(i, totals_)) return stats_[i].stats(now);
+    if (path != file_of(i, "job_stats")) continue;
     std::string text;
     for (const std::string& part : stats_[i].job_stats()) text += part;
     return text;
@@ -232,10 +247,10 @@ Result<void> LustreServer::write(std::string_view path, std::string_view text, I
   if (std::find(known.begin(), known.end(), path) == known.end()) return no_such_file(path);
   if (options_.write_error != 0) return fail_errno(options_.write_error, path);
   Result<void> done = refuse(std::errc::permission_denied, path, "cannot be written");
-  if (path == fmt::format("{}nrs_policies", kService)) done = write_policies(text);
-  if (path == fmt::format("{}nrs_tbf_rule", kService)) done = write_rule(text);
+  if (path == fmt::format("{}nrs_policies", service_)) done = write_policies(text);
+  if (path == fmt::format("{}nrs_tbf_rule", service_)) done = write_rule(text);
   for (std::size_t i = 0; i < options_.osts.size(); ++i) {
-    if (path == fmt::format("{}{}/job_stats", kTargets, options_.osts[i])) {
+    if (path == file_of(i, "job_stats")) {
       done = write_job_stats(i, text);
     }
   }

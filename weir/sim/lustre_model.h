@@ -1,22 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A model of a Lustre server (an OSS): requests in, completions out, and the files that a driver
-// reads and writes. It has the properties that make such a server hard to control: rules apply for
-// each CPT and each head, commands are executed head by head and stop at the first error, invalid
-// types destroy the running policy, job_stats counts only served requests, and timers are late.
+// A model of a Lustre server (an OSS, or an MDS): requests in, completions out, and the files that
+// a driver reads and writes. It has the properties that make such a server hard to control: rules
+// apply for each CPT and each head, commands are executed head by head and stop at the first error,
+// invalid types destroy the running policy, job_stats counts only served requests, and timers are
+// late.
 //
 //   server.arrive(rpc, now);        a request, with its CPT and head
 //   server.run(now, done);          everything that happens up to now, in order
 //   server.next()                   time of the next event
 //   server.read(path, now)  server.write(path, text, now)         the files of the same names
 //
-//   /proc/fs/lustre/obdfilter/OST/{job_stats,stats}
+//   /proc/fs/lustre/obdfilter/OST/{job_stats,stats}                              of an OSS
 //   /sys/kernel/debug/lustre/ost/OSS/ost_io/{nrs_policies,nrs_tbf_rule}
+//   /proc/fs/lustre/mdt/MDT/{job_stats,md_stats}                                 of an MDS
+//   /sys/kernel/debug/lustre/mds/MDS/mdt/{nrs_policies,nrs_tbf_rule}
 //   /sys/kernel/debug/lnet/cpu_partition_table      /sys/module/ptlrpc/parameters/tbf_{rate,depth}
 //
 // Differences from a real server: a change of type does not wait up to 30 s for the old instance to
-// drain, its requests go to fifo at once; classes are never removed; and commands that Weir's rule
-// language refuses for safety (docs/design/rules.md) are refused here too.
+// drain, its requests go to fifo at once; an MDS has one service, which serves all operations;
+// classes are never removed; and commands that Weir's rule language refuses for safety
+// (docs/design/rules.md) are refused here too.
 //
 // Pure: the same calls give the same answers. One owner.
 #pragma once
@@ -44,7 +48,12 @@ class LustreServer {
  public:
   struct Options {
     std::uint32_t cpts = 1;
-    std::vector<std::string> osts = {"lustre-OST0000"};
+    LustreStats::Kind kind = LustreStats::Kind::kOst;
+    std::vector<std::string> osts = {"lustre-OST0000"};  // or MDTs
+    // Service times in percent of the store's: of requests to an OST, as `osts`, and of operations
+    // of an MDS. What is missing takes 100.
+    std::vector<std::uint32_t> ost_percent = {};
+    std::map<std::string, std::uint32_t, std::less<>> operation_percent = {};
     StoreSpec store;  // slots are the service's threads, spread evenly over CPTs
     std::uint32_t tbf_rate = 10000;
     std::uint32_t tbf_depth = 3;
@@ -63,6 +72,8 @@ class LustreServer {
 
   static constexpr std::string_view kService = "/sys/kernel/debug/lustre/ost/OSS/ost_io/";
   static constexpr std::string_view kTargets = "/proc/fs/lustre/obdfilter/";
+  static constexpr std::string_view kMdsService = "/sys/kernel/debug/lustre/mds/MDS/mdt/";
+  static constexpr std::string_view kMdtTargets = "/proc/fs/lustre/mdt/";
 
   LustreServer(Options options, Rng rng);
   LustreServer(const LustreServer&) = delete;
@@ -103,6 +114,8 @@ class LustreServer {
     Instant started;
   };
 
+  std::string file_of(std::size_t ost, std::string_view name) const;
+  std::uint32_t percent_of(const Partition& partition, const Rpc& rpc) const;
   std::optional<Rpc> take(Head& head, Instant now);
   void dispatch(Partition& partition, Instant now);
   Instant fires_at(const LustreTbf& tbf) const;
@@ -117,7 +130,10 @@ class LustreServer {
   Result<void> write_job_stats(std::size_t ost, std::string_view text);
 
   Options options_;
-  Instant clock_{};  // the latest time passed in or acted at
+  std::string_view service_;  // folders
+  std::string_view targets_;
+  std::string_view totals_;  // name of a file
+  Instant clock_{};          // the latest time passed in or acted at
   Store store_;
   std::uint32_t threads_;  // per CPT
   std::vector<Partition> partitions_;

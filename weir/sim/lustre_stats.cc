@@ -16,6 +16,35 @@ constexpr std::string_view kOtherCounters[] = {"getattr",  "setattr",  "punch", 
                                                "destroy",  "create",   "statfs",  "get_info",
                                                "set_info", "quotactl", "prealloc"};
 
+// In the order of an MDT; those in bytes have a histogram.
+constexpr std::string_view kMdtCounters[] = {"open",
+                                             "close",
+                                             "mknod",
+                                             "link",
+                                             "unlink",
+                                             "mkdir",
+                                             "rmdir",
+                                             "rename",
+                                             "getattr",
+                                             "setattr",
+                                             "getxattr",
+                                             "setxattr",
+                                             "statfs",
+                                             "sync",
+                                             "samedir_rename",
+                                             "parallel_rename_file",
+                                             "parallel_rename_dir",
+                                             "crossdir_rename",
+                                             "rename_trylocks",
+                                             "read",
+                                             "write",
+                                             "read_bytes",
+                                             "write_bytes",
+                                             "punch",
+                                             "migrate",
+                                             "fallocate",
+                                             "readpage"};
+
 std::string wall(Instant at) {
   const std::int64_t ns = ns_of(at);
   return fmt::format("{}.{:09} secs.nsecs", kEpochSeconds + ns / 1'000'000'000, ns % 1'000'000'000);
@@ -75,8 +104,15 @@ void LustreStats::Bytes::add(std::uint64_t value) {
 
 void LustreStats::Counters::add(const Rpc& rpc, Nanoseconds took) {
   const auto us = static_cast<std::uint64_t>(took.count() / 1000);
+  if (!rpc.operation.empty()) return operations[rpc.operation].add(us);
   (rpc.is_read ? read_bytes : write_bytes).add(rpc.bytes);
   (rpc.is_read ? read : write).add(us);
+}
+
+const LustreStats::Sum& LustreStats::Counters::of(std::string_view operation) const {
+  static constexpr Sum kNone;
+  const auto found = operations.find(operation);
+  return found == operations.end() ? kNone : found->second;
 }
 
 void LustreStats::count(const Rpc& rpc, Nanoseconds took, Instant now) {
@@ -127,22 +163,30 @@ const std::string& LustreStats::other_counters() {
   return text;
 }
 
-std::string LustreStats::print(const Entry& entry) {
+std::string LustreStats::bytes_line(std::string_view name, const Bytes& of) {
+  std::string histogram = ", hist: { ";
+  std::string_view comma;
+  for (const auto& [bound, count] : of.histogram) {
+    histogram += fmt::format("{}{}: {}", comma, bound_name(bound), count);
+    comma = ", ";
+  }
+  return counter(name, "bytes", of.sum, histogram + " }");
+}
+
+std::string LustreStats::print(const Entry& entry) const {
   std::string text = fmt::format(
       "- {:<16} {}\n  {:<16} {}\n  {:<16} {}\n  {:<16} {}\n",
       "job_id:", print_lustre_job(entry.job.text()), "snapshot_time:", wall(entry.last),
       "start_time:", wall(entry.since), "elapsed_time:", span(entry.last - entry.since));
-  const auto bytes = [&](std::string_view name, const Bytes& of) {
-    std::string histogram = ", hist: { ";
-    std::string_view comma;
-    for (const auto& [bound, count] : of.histogram) {
-      histogram += fmt::format("{}{}: {}", comma, bound_name(bound), count);
-      comma = ", ";
+  if (options_.kind == Kind::kMdt) {
+    for (const std::string_view name : kMdtCounters) {
+      text += name.ends_with("_bytes") ? bytes_line(name, {})
+                                       : counter(name, "usecs", entry.counters.of(name), "");
     }
-    text += counter(name, "bytes", of.sum, histogram + " }");
-  };
-  bytes("read_bytes", entry.counters.read_bytes);
-  bytes("write_bytes", entry.counters.write_bytes);
+    return text;
+  }
+  text += bytes_line("read_bytes", entry.counters.read_bytes);
+  text += bytes_line("write_bytes", entry.counters.write_bytes);
   text += counter("read", "usecs", entry.counters.read, "");
   text += counter("write", "usecs", entry.counters.write, "");
   return text + other_counters();
@@ -169,6 +213,7 @@ std::string LustreStats::stats(Instant now) const {
   line("write_bytes", "bytes", all_.write_bytes.sum);
   line("read", "usecs", all_.read);
   line("write", "usecs", all_.write);
+  for (const std::string_view name : kMdtCounters) line(name, "usecs", all_.of(name));
   return text;
 }
 

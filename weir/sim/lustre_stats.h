@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The counters of an OST of the modelled Lustre server, and its files: job_stats, one entry for
-// each job in order of creation, and stats, the sum over all requests.
+// The counters of an OST or MDT of the modelled Lustre server, and its files: job_stats, one entry
+// for each job in order of creation, and stats (md_stats), the sum over all requests.
 //
 // Only served requests are counted, never waiting ones. And job_stats loses active jobs, as real
 // servers do: when the first request of a new job creates an entry, all others may vanish, and stay
@@ -28,7 +28,10 @@ namespace weir::sim {
 
 class LustreStats {
  public:
+  enum class Kind : std::uint8_t { kOst, kMdt };
+
   struct Options {
+    Kind kind = Kind::kOst;
     std::uint32_t vanish_permille = 0;  // new entries that make the others vanish
     Nanoseconds vanish_for = std::chrono::seconds{3};
   };
@@ -68,8 +71,10 @@ class LustreStats {
     Bytes write_bytes;
     Sum read;
     Sum write;
+    std::map<std::string_view, Sum> operations;  // of an MDT
 
     void add(const Rpc& rpc, Nanoseconds took);
+    const Sum& of(std::string_view operation) const;
   };
   struct Entry {
     JobId job;
@@ -82,7 +87,8 @@ class LustreStats {
   static std::string counter(std::string_view name, std::string_view unit, const Sum& sum,
                              std::string_view more);
   static const std::string& other_counters();
-  static std::string print(const Entry& entry);
+  std::string print(const Entry& entry) const;
+  static std::string bytes_line(std::string_view name, const Bytes& of);
 
   Options options_;
   Rng rng_;

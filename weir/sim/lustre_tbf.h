@@ -46,8 +46,9 @@ struct Rpc {
   std::uint32_t ost = 0;
   std::uint64_t bytes = 4096;
   bool is_read = true;
-  bool is_high = false;  // high priority
-  Instant released{};    // when its process had it to send; for the owner
+  std::string_view operation = {};  // of an MDS, such as "mkdir"; outlives it
+  bool is_high = false;             // high priority
+  Instant released{};               // when its process had it to send; for the owner
   Instant arrived{};
 };
 
