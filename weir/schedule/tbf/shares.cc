@@ -47,15 +47,7 @@ void Shares::forget(Share& share) {
 }
 
 std::uint64_t Shares::weigh(const Share& share, Tokens cost, std::uint64_t& part) {
-  using Wide = unsigned __int128;
-  const Wide units = Wide{cost.count()} * share.unit + part;
-  if (const auto few = static_cast<std::uint64_t>(units); few == units) [[likely]] {
-    part = few % share.nodes;  // a 128-bit division is several times slower
-    return few / share.nodes;
-  }
-  part = static_cast<std::uint64_t>(units % share.nodes);
-  const Wide step = units / share.nodes;
-  return step > UINT64_MAX ? UINT64_MAX : static_cast<std::uint64_t>(step);
+  return tbf::weigh(cost, share.unit, share.nodes, part);
 }
 
 void Shares::settle_spill(Share& share, Instant now) {

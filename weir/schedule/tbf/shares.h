@@ -89,6 +89,20 @@ class Shares {
   std::uint64_t virtual_ = 0;                             // of loans
 };
 
+// What a cost adds to a tag: cost / weight in units of virtual time; `part` carries the remainder.
+inline std::uint64_t weigh(Tokens cost, std::uint64_t unit, std::uint64_t weight,
+                           std::uint64_t& part) {
+  using Wide = unsigned __int128;
+  const Wide units = Wide{cost.count()} * unit + part;
+  if (const auto few = static_cast<std::uint64_t>(units); few == units) [[likely]] {
+    part = few % weight;  // a 128-bit division is several times slower
+    return few / weight;
+  }
+  part = static_cast<std::uint64_t>(units % weight);
+  const Wide step = units / weight;
+  return step > UINT64_MAX ? UINT64_MAX : static_cast<std::uint64_t>(step);
+}
+
 // At the end of virtual time, after centuries of debt, the order is by turns.
 inline void advance(std::uint64_t& tag, std::uint64_t step) {
   if (__builtin_add_overflow(tag, step, &tag)) tag = UINT64_MAX;
