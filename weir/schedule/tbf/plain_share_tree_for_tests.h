@@ -244,6 +244,7 @@ class PlainShareTree {
     }
     node.parent = parent;
     node.tag = node.loan_tag = 0;
+    node.borrowed = node.lent = 0;
     node.depth = nodes[parent].depth + 1;
     node.offered = offered;
     update(now);

@@ -68,7 +68,7 @@ ShareNode& ShareTree::make(ShareNode* parent) {
   WEIR_ASSERT(parent->depth < kLevelsMax, parent->depth);
   node->parent = parent;
   node->depth = static_cast<std::uint8_t>(parent->depth + 1);
-  ++parent->children;
+  ++parent->users;
   return *node;
 }
 
@@ -86,6 +86,14 @@ ShareNode& ShareTree::inner(ShareNode& parent, const JobId& value) {
   return node;
 }
 
+std::vector<JobId> ShareTree::path_of(const ShareNode& inner) {
+  std::vector<JobId> path(inner.depth);
+  for (const ShareNode* node = &inner; !node->is_root(); node = node->parent) {
+    path[node->depth - 1U] = node->value;
+  }
+  return path;
+}
+
 ShareNode& ShareTree::leaf(ShareNode& parent) { return make(&parent); }
 
 void ShareTree::move(ShareNode& leaf, ShareNode& parent, Instant now) {
@@ -94,12 +102,13 @@ void ShareTree::move(ShareNode& leaf, ShareNode& parent, Instant now) {
   place(leaf, now);
   ShareNode& before = *leaf.parent;
   if (leaf.busy > 0) become_idle_above(before, now);
-  --before.children;
+  --before.users;
   leaf.parent = &parent;
   leaf.depth = static_cast<std::uint8_t>(parent.depth + 1);
   leaf.tag = 0;
   leaf.loan_tag = 0;
-  ++parent.children;
+  leaf.borrowed = leaf.lent = {};  // between its earlier siblings
+  ++parent.users;
   if (leaf.busy > 0) become_busy_above(parent, now);
   prune(before);
   leaf.offered = offered;
@@ -114,16 +123,16 @@ void ShareTree::remove(ShareNode& leaf) {
 }
 
 void ShareTree::free(ShareNode& node) {
-  --node.parent->children;
+  --node.parent->users;
   node.parent = nullptr;
   node.inner.reset();
   free_.push_back(&node);
 }
 
-// Inner nodes that nobody needs any more.
+// Removes inner nodes that are not used any more.
 void ShareTree::prune(ShareNode& node) {
   ShareNode* gone = &node;
-  while (!gone->is_root() && gone->children == 0 && !gone->active) {
+  while (!gone->is_root() && gone->users == 0 && !gone->active) {
     ShareNode& parent = *gone->parent;
     inner_.erase(ChildKey{&parent, gone->value});
     free(*gone);

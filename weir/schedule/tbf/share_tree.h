@@ -121,9 +121,9 @@ struct ShareNode {
   Instant wakes_at = Instant::min();  // its place among nodes that lack tokens
   HeapHook wake_hook;
 
-  std::uint32_t busy = 0;      // of a leaf: queues with requests; otherwise busy children
-  std::uint32_t children = 0;  // of an inner node
-  JobId value;                 // of an inner node: that of its level
+  std::uint32_t busy = 0;   // of a leaf: queues with requests; otherwise busy children
+  std::uint32_t users = 0;  // of an inner node: children and holders
+  JobId value;              // of an inner node: that of its level
 
   // ---- of the caller ----
   std::array<Queue*, 3> first{};  // of a leaf, by rank
@@ -159,16 +159,23 @@ class ShareTree {
   ShareNode& leaf(ShareNode& parent);
   // Moves a leaf with its bucket and its requests below another inner node.
   void move(ShareNode& leaf, ShareNode& parent, Instant now);
-  // Removes a leaf, and ancestors without children that the controller has not set. REQUIRES: it
-  // has no requests.
+  // Removes a leaf. REQUIRES: it has no requests.
   void remove(ShareNode& leaf);
+  // An inner node stays while it has children, is held, or was set by the controller.
+  static void hold(ShareNode& inner) { ++inner.users; }
+  void release(ShareNode& inner) {
+    --inner.users;
+    prune(inner);
+  }
+  // The values of the levels down to an inner node.
+  static std::vector<JobId> path_of(const ShareNode& inner);
   std::size_t nodes() const { return nodes_.size() - free_.size(); }
 
   // The share of a node but the root; a new bucket starts full, a changed one keeps its balance.
   // REQUIRES: weight > 0.
   void set(ShareNode& node, std::optional<Rate> rate, Tokens depth, std::uint64_t weight,
            Instant now);
-  // The node is not paced from now on. An inner node without children is removed.
+  // The node is not paced from now on.
   void drop(ShareNode& node, Instant now);
 
   // ---- requests ----
@@ -222,6 +229,8 @@ class ShareTree {
   // A request that paid `paid` costs `due`; `borrowers`: the nodes that borrowed it instead.
   void settle(ShareNode& leaf, Tokens paid, Tokens due, std::uint8_t borrowers, Instant now);
 
+  // Lends tokens that spilled from its bucket, or drops them if requests wait below it.
+  static void settle_spill(ShareNode& node, Instant now);
   // Calls visit(node) for every node but the root, in no particular order. What nodes with nothing
   // waiting have spilled is in `lent`.
   template <class Visit>
@@ -250,7 +259,6 @@ class ShareTree {
   ShareNode& make(ShareNode* parent);
   void free(ShareNode& node);
   void prune(ShareNode& node);
-  static void settle_spill(ShareNode& node, Instant now);
   static void become_busy_above(ShareNode& node, Instant now);
   static void become_idle_above(ShareNode& node, Instant now);
   static std::uint8_t candidates(const ShareNode& node);

@@ -28,11 +28,16 @@
 
 namespace weir::tbf {
 
+class TreeQueues;
+
 class Shares {
  public:
   // The cost determines how much virtual time one token of one node is. Without sharing the table
   // stays empty.
   explicit Shares(const std::optional<Sharing>& sharing);
+  ~Shares();
+  Shares(const Shares&) = delete;
+  Shares& operator=(const Shares&) = delete;
 
   Share& of(const JobId& job);
   // nullptr if the job has neither a queue nor a share.
@@ -48,13 +53,18 @@ class Shares {
   Change set(Share& share, std::optional<Rate> rate, Tokens depth, std::uint64_t nodes,
              Instant now);
   // Removes it if it has no queue; then kNone.
-  Change drop(const JobId& job);
+  Change drop(const JobId& job, Instant now);
   // Whether the job's share has a bucket that is not full.
   bool is_in_use(const JobId& job, Instant now) const;
 
+  // The shares of jobs in more than one level; nullptr: they have one.
+  TreeQueues* tree() const { return tree_.get(); }
+
   // A request ran under a reservation: it is part of the share, which may get into debt by up to
   // its depth. Returns whether the share paid all of it.
-  static bool charge_reserved(Share& share, Tokens cost, Instant now);
+  bool charge_reserved(Share& share, Tokens cost, Instant now);
+  // What the job did since the last call, without its limit.
+  static ShareReport collect(Share& share, Instant now);
   // Lends tokens that spilled from its bucket, or drops them.
   static void settle_spill(Share& share, Instant now);
   // What a cost adds to a tag: cost / nodes in units of virtual time; `part` carries the remainder.
@@ -82,8 +92,11 @@ class Shares {
   };
 
   void forget(Share& share);
+  Change set_leaf(Share& share, std::optional<Rate> rate, Tokens depth, std::uint64_t nodes,
+                  Instant now);
 
   std::uint64_t unit_;
+  std::unique_ptr<TreeQueues> tree_;
   absl::flat_hash_map<JobId, std::unique_ptr<Share>, JobHash> shares_;
   Heap<Share, std::uint64_t, &Share::lend_hook> offers_;  // by tokens borrowed
   std::uint64_t virtual_ = 0;                             // of loans
