@@ -8,6 +8,8 @@
 //   ready    all shares can always pay
 //   paced    time advances to the first share that can pay
 //
+// Weights of jobs are random, so that neither order is that of memory.
+//
 // measured_triples() does nothing else, so that instructions can be counted in it.
 #include <algorithm>
 #include <chrono>
@@ -57,7 +59,7 @@ class Load {
     for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[rng.below(i)]);
     RuleEngine& engine = *gate_.engine(Head::kRegular);
     for (std::uint64_t i = 0; i < jobs; ++i) {
-      engine.set_share(job(i), Rate::per_second(1000), kDepth, 1 + i % 7, now_);
+      engine.set_share(job(i), Rate::per_second(1000), kDepth, 1 + rng.below(1000), now_);
     }
     if (levels == Levels::kTree) {
       for (std::uint64_t p = 0; p < kProjects; ++p) {

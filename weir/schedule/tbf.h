@@ -209,7 +209,7 @@ class Tbf final : public RuleEngine {
   Pick pick_in_tree(Head head, Instant now, Urge urge);
   Pick serve_in_tree(tbf::Rank rank, Instant now);
   Pick lend_in_tree(Head head, Instant now);
-  bool stays_first(Queue& queue, const tbf::ShareNode& leaf) const;
+  void serve_alone(Queue& queue, Request& first, tbf::ShareNode& leaf, tbf::Rank rank, Instant now);
   void leave_others(Queue& queue, Instant now);
 
   // Surcharges and refunds (tbf_settle.cc)

@@ -51,6 +51,10 @@ Pick Tbf::serve_in_tree(tbf::Rank rank, Instant now) {
       waits_.root_refused(now, at);
       return {nullptr, at};
     }
+    if (queues.is_alone(*leaf, rank)) [[likely]] {
+      serve_alone(queue, first, *leaf, rank, now);
+      return {&first, kNever};
+    }
     // Others may have taken from a shared limit.
     if (tbf::empty_limit(queue, now) != nullptr) {
       run_.leave(queue, now);
@@ -61,32 +65,38 @@ Pick Tbf::serve_in_tree(tbf::Rank rank, Instant now) {
     waits_.root_paid();
     count_all(queue, first, now);
     if (!queue.is_unlimited()) tags_.step(queue, first);
-    const Receipt paid_for = receipt(Receipt::kShare);
+    run_.end_first(queue, now);
+    leave_others(queue, now);
     const Tokens cost = options_.sharing->cost.of(first.bytes);
-    if (stays_first(queue, *leaf)) {
-      run_.end_first(queue, now);
-      run_.depart(queue, now);
-      queue.requests.erase(first);
-      queue.part(first);
-      queues.tree().serve(*leaf, rank, cost, true, now);
-    } else {
-      run_.end_first(queue, now);
-      leave_others(queue, now);
-      queues.tree().serve(*leaf, rank, cost, queues.detach(queue), now);
-      take_out(queue, first, now);
-    }
-    first.policy_turn = paid_for.word();
+    queues.tree().serve(*leaf, rank, cost, queues.detach(queue), now);
+    take_out(queue, first, now);
+    first.policy_turn = receipt(Receipt::kShare).word();
     return {&first, kNever};
   }
   return {nullptr, std::min(run_.next_wake(), queues.tree().next_wake())};
 }
 
-// The usual case: the next request of the queue takes the place of the first one, since it needs
-// nothing but the shares, and no other queue of the job waits.
-bool Tbf::stays_first(Queue& queue, const tbf::ShareNode& leaf) const {
-  return queue.is_unlimited() && queue.reserving() == nullptr &&
-         queue.requests.behind(queue.requests.front()) != nullptr &&
-         !shares_.tree()->has_behind(leaf);
+// The usual case: the only queue of a job, without limits. Its next request takes the place of the
+// first one.
+void Tbf::serve_alone(Queue& queue, Request& first, tbf::ShareNode& leaf, tbf::Rank rank,
+                      Instant now) {
+  tbf::TreeQueues& queues = *shares_.tree();
+  if (root_.exists()) root_.pay(root_.cost_of(first.bytes), now);
+  waits_.root_paid();
+  queue.limits->totals.start(first.starting(now));
+  run_.end_first(queue, now);
+  run_.depart(queue, now);
+  const bool more = queue.requests.behind(first) != nullptr;
+  queue.requests.erase(first);
+  queue.part(first);
+  if (!more) {
+    queues.detach(queue);
+    queue.place = Queue::Place::kIdle;
+  }
+  queues.tree().serve(leaf, rank, options_.sharing->cost.of(first.bytes), more, now);
+  if (!more) become_idle(queue, now);
+  queues.tree().prefetch_leaf(rank);
+  first.policy_turn = receipt(Receipt::kShare).word();
 }
 
 // The queue, which is first at its leaf, leaves every other order.

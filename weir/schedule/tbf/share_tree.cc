@@ -37,8 +37,12 @@ void stand(Heap& heap, Node& node, bool is_linked, const Key& key, std::uint64_t
 
 }  // namespace
 
-ShareTree::ShareTree(std::uint64_t unit, std::uint64_t ahead_max, bool lending)
-    : unit_(unit), ahead_max_(ahead_max), lending_(lending), root_(&make(nullptr)) {
+ShareTree::ShareTree(std::size_t levels, std::uint64_t unit, std::uint64_t ahead_max, bool lending)
+    : levels_(levels),
+      unit_(unit),
+      ahead_max_(ahead_max),
+      lending_(lending),
+      root_(&make(nullptr)) {
   root_->inner = std::make_unique<ShareInner>();
 }
 

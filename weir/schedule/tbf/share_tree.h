@@ -87,7 +87,7 @@ struct Standing {
   HeapHook hook;
 };
 
-struct ShareNode {
+struct alignas(64) ShareNode {
   bool is_root() const { return parent == nullptr; }
   bool is_leaf() const { return inner == nullptr; }
   bool paces() const { return shape.has_value(); }
@@ -97,17 +97,19 @@ struct ShareNode {
   std::uint64_t tag_part = 0;  // in 1/weight
   std::uint64_t weight = 1;
   TokenBucket tokens = TokenBucket::empty(Instant::min());
-  Instant pays_at = Instant::min();  // when the bucket holds a token
-  std::uint64_t turn = 0;            // the number of nodes created before it: orders ties
-  std::uint8_t depth = 0;            // 0: the root
-  std::uint8_t offered = 0;          // of a leaf: ranks in which it has requests, as bits
-  std::uint8_t listed = 0;           // ranks in whose order it stands
-  bool occupied = false;             // a leaf at or below it has requests
-  bool lacking = false;              // occupied, and does not pay
-  bool active = false;               // set by the controller
-  std::array<Standing, 3> standings;
+  Instant pays_at = Instant::min();   // when the bucket holds a token
+  std::uint64_t turn = 0;             // the number of nodes created before it: orders ties
+  std::uint8_t depth = 0;             // 0: the root
+  std::uint8_t offered = 0;           // of a leaf: ranks in which it has requests, as bits
+  std::uint8_t listed = 0;            // ranks in whose order it stands
+  bool occupied = false;              // a leaf at or below it has requests
+  bool lacking = false;               // occupied, and does not pay
+  bool active = false;                // set by the controller
+  std::uint8_t plain = 0;             // of a leaf, for its owner: as `offered`
   std::unique_ptr<ShareInner> inner;  // of an inner node
-  std::optional<BucketShape> shape;   // none: it only determines the order
+  std::array<Queue*, 3> first{};      // of a leaf, by rank, for its owner
+  std::array<Standing, 3> standings;
+  std::optional<BucketShape> shape;  // none: it only determines the order
 
   // ---- loans ----
   std::uint64_t loan_tag = 0;
@@ -124,9 +126,6 @@ struct ShareNode {
   std::uint32_t busy = 0;   // of a leaf: queues with requests; otherwise busy children
   std::uint32_t users = 0;  // of an inner node: children and holders
   JobId value;              // of an inner node: that of its level
-
-  // ---- of the caller ----
-  std::array<Queue*, 3> first{};  // of a leaf, by rank
 };
 
 struct ShareInner {
@@ -141,9 +140,9 @@ class ShareTree {
  public:
   static constexpr std::size_t kLevelsMax = 8;
 
-  // `unit`: of virtual time, for a token of weight 1; `ahead_max`: how far reservations may move a
-  // tag ahead of virtual time; without lending no leaf borrows.
-  ShareTree(std::uint64_t unit, std::uint64_t ahead_max, bool lending);
+  // `levels`: of inner nodes; `unit`: of virtual time, for a token of weight 1; `ahead_max`: how
+  // far reservations may move a tag ahead of virtual time; without lending no leaf borrows.
+  ShareTree(std::size_t levels, std::uint64_t unit, std::uint64_t ahead_max, bool lending);
   ~ShareTree();
   ShareTree(const ShareTree&) = delete;
   ShareTree& operator=(const ShareTree&) = delete;
@@ -155,7 +154,8 @@ class ShareTree {
   // REQUIRES: the parent is an inner node at a depth below kLevelsMax - 1.
   ShareNode& inner(ShareNode& parent, const JobId& value);
   ShareNode* find(const ShareNode& parent, const JobId& value) const;
-  // A new leaf. It is not paced, and its weight is 1.
+  // A new leaf. It is not paced, and its weight is 1. REQUIRES: it gets requests only below an
+  // inner node of the last level.
   ShareNode& leaf(ShareNode& parent);
   // Moves a leaf with its bucket and its requests below another inner node.
   void move(ShareNode& leaf, ShareNode& parent, Instant now);
@@ -198,13 +198,14 @@ class ShareTree {
   Instant next_wake() const { return waking_.empty() ? kNever : waking_.top_key(); }
   // The first leaf in order, or nullptr.
   ShareNode* first(Rank rank) const {
-    const ShareNode* node = root_;
-    do {
-      const Standing* const next = node->inner->order[static_cast<std::size_t>(rank)].peek();
-      if (next == nullptr) return nullptr;  // only of the root
-      node = next->node;
-    } while (!node->is_leaf());
-    return const_cast<ShareNode*>(node);
+    const Standing* const standing = first_standing(rank);
+    return standing == nullptr ? nullptr : standing->node;
+  }
+  // The first leaf will probably run next. With many leaves they are spread over memory.
+  [[gnu::always_inline]] void prefetch_leaf(Rank rank) const {
+    const auto* const bytes = reinterpret_cast<const std::byte*>(first_standing(rank));
+    if (bytes == nullptr) return;
+    for (std::ptrdiff_t line = -1; line <= 3; ++line) __builtin_prefetch(bytes + line * 64);
   }
   // A request of the first leaf runs; `more`: another one of that rank takes its place. REQUIRES:
   // first(rank) is this leaf.
@@ -256,6 +257,15 @@ class ShareTree {
     }
   };
 
+  // That of the first leaf, without a look at the leaf.
+  const Standing* first_standing(Rank rank) const {
+    const Standing* first = root_->inner->order[static_cast<std::size_t>(rank)].peek();
+    if (first == nullptr) return nullptr;
+    for (std::size_t level = 0; level < levels_; ++level) {
+      first = first->node->inner->order[static_cast<std::size_t>(rank)].peek();
+    }
+    return first;
+  }
   ShareNode& make(ShareNode* parent);
   void free(ShareNode& node);
   void prune(ShareNode& node);
@@ -270,6 +280,7 @@ class ShareTree {
   void place_loan(ShareNode& node);
   void place(ShareNode& node, Instant now);
 
+  std::size_t levels_;
   std::uint64_t unit_;
   std::uint64_t ahead_max_;
   bool lending_;

@@ -30,7 +30,7 @@ class Both {
         levels_(levels),
         lending_(lending),
         plain_(std::move(plain)),
-        tree_(kUnit, kAhead, lending) {
+        tree_(static_cast<std::size_t>(levels - 1), kUnit, kAhead, lending) {
     nodes_.push_back(&tree_.root());
     grow(0);
     for (std::size_t x = 1; x < nodes_.size(); ++x) set(x);

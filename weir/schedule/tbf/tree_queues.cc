@@ -7,7 +7,7 @@
 namespace weir::tbf {
 
 TreeQueues::TreeQueues(const Sharing& sharing, std::uint64_t unit, std::uint64_t ahead_max)
-    : levels_(sharing.levels), tree_(unit, ahead_max, sharing.lending) {}
+    : levels_(sharing.levels), tree_(sharing.levels.size(), unit, ahead_max, sharing.lending) {}
 
 ShareNode& TreeQueues::hold(const Attributes& attributes) {
   ShareNode* node = &tree_.root();
@@ -37,17 +37,27 @@ void TreeQueues::become_busy(Queue& queue, Instant now) {
   ShareTree::become_busy(leaf, now);
 }
 
+void TreeQueues::stand_first(ShareNode& leaf, std::size_t rank, Queue* queue) {
+  leaf.first[rank] = queue;
+  const bool is_plain = queue != nullptr && queue->is_unlimited() && queue->reserving() == nullptr;
+  const unsigned bit = 1U << rank;
+  leaf.plain = static_cast<std::uint8_t>(is_plain ? leaf.plain | bit : leaf.plain & ~bit);
+}
+
 void TreeQueues::enter(Queue& queue, Instant now) {
   queue.place = Queue::Place::kTree;
   ShareNode& leaf = *queue.extra->leaf;
   const auto rank = static_cast<std::size_t>(rank_of(queue));
-  Queue*& first = leaf.first[rank];
+  Queue* const first = leaf.first[rank];
   if (first == nullptr) {
-    first = &queue;
+    stand_first(leaf, rank, &queue);
     return tree_.offer(leaf, static_cast<Rank>(rank), now);
   }
   Queue* behind = &queue;
-  if (queue.turn() < first->turn()) std::swap(first, behind);
+  if (queue.turn() < first->turn()) {
+    behind = first;
+    stand_first(leaf, rank, &queue);
+  }
   auto& others = behind_[&leaf];
   if (others == nullptr) others = std::make_unique<Behind>();
   (*others)[rank].push(*behind, behind->turn());
@@ -71,10 +81,6 @@ void TreeQueues::forget_empty(Behinds::iterator found) {
   behind_.erase(found);
 }
 
-bool TreeQueues::has_behind(const ShareNode& leaf) const {
-  return !behind_.empty() && behind_.contains(&leaf);
-}
-
 void TreeQueues::leave(Queue& queue, Instant now) {
   ShareNode& leaf = *queue.extra->leaf;
   const auto rank = static_cast<std::size_t>(rank_of(queue));
@@ -83,14 +89,14 @@ void TreeQueues::leave(Queue& queue, Instant now) {
     (*found->second)[rank].erase(queue);
     return forget_empty(found);
   }
-  leaf.first[rank] = next_behind(leaf, rank);
+  stand_first(leaf, rank, next_behind(leaf, rank));
   if (leaf.first[rank] == nullptr) tree_.withdraw(leaf, static_cast<Rank>(rank), now);
 }
 
-bool TreeQueues::detach(Queue& queue) {
+bool TreeQueues::detach(const Queue& queue) {
   ShareNode& leaf = *queue.extra->leaf;
   const auto rank = static_cast<std::size_t>(rank_of(queue));
-  leaf.first[rank] = next_behind(leaf, rank);
+  stand_first(leaf, rank, next_behind(leaf, rank));
   return leaf.first[rank] != nullptr;
 }
 

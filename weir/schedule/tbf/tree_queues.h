@@ -61,11 +61,19 @@ class TreeQueues {
     const ShareNode* const leaf = tree_.first(rank);
     return leaf == nullptr ? nullptr : leaf->first[static_cast<std::size_t>(rank)];
   }
-  // Whether other queues of the job wait behind its first ones.
-  bool has_behind(const ShareNode& leaf) const;
+  // Whether the first queue needs nothing but the shares, and no other queue of the job waits
+  // behind it.
+  bool is_alone(const ShareNode& leaf, Rank rank) const {
+    return (leaf.plain >> static_cast<unsigned>(rank) & 1U) != 0 &&
+           (behind_.empty() || !behind_.contains(&leaf));
+  }
+  // The first queue will probably run next.
+  [[gnu::always_inline]] void prefetch_queue(Rank rank) const {
+    if (const Queue* const queue = first(rank)) queue->prefetch();
+  }
   // Takes the first queue of its leaf out of its place, for a request of it that runs. Returns
   // whether another one takes its place: the argument `more` of ShareTree.
-  bool detach(Queue& queue);
+  bool detach(const Queue& queue);
 
   // When a leaf and all nodes above it pay; may be in the past.
   static Instant pays_at(const ShareNode& leaf);
@@ -79,6 +87,7 @@ class TreeQueues {
 
   using Behinds = absl::flat_hash_map<const ShareNode*, std::unique_ptr<Behind>>;
 
+  static void stand_first(ShareNode& leaf, std::size_t rank, Queue* queue);
   Queue* next_behind(const ShareNode& leaf, std::size_t rank);
   void forget_empty(Behinds::iterator found);
 
