@@ -2,7 +2,6 @@
 #include "weir/classify/share_level.h"
 
 #include <algorithm>
-#include <charconv>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -13,12 +12,20 @@
 namespace weir {
 namespace {
 
-constexpr std::string_view kSubnet = "subnet/";
 constexpr std::string_view kLast = "jobid";
 constexpr const char* kHint =
-    "name levels from projid, gid, uid, nodemap, nid, subnet/N, with jobid as the last";
+    "name levels from projid, gid, uid, nodemap, nid, export and subnet/N, with jobid as the last";
 
-JobId value_of_nid(const Nid& nid) {
+tl::unexpected<Error> wrong(std::string_view what) {
+  return fail(std::errc::invalid_argument, "tree of shares", what, kHint);
+}
+
+JobId name_of(std::uint32_t id) {
+  return id == kUnknownId ? JobId(kNoShareValue) : JobId(fmt::format_int(id).c_str());
+}
+
+JobId name_of(const Nid& nid) {
+  if (nid.family == AddressFamily::kNone) return JobId(kNoShareValue);
   const std::string text = print_nid(nid);
   if (text.size() <= JobId::kSizeMax) return JobId(text);
   constexpr std::size_t kHashDigits = 16;
@@ -26,84 +33,51 @@ JobId value_of_nid(const Nid& nid) {
       fmt::format("{}~{:016x}", text.substr(0, JobId::kSizeMax - kHashDigits - 1), nid.hash()));
 }
 
-// A mask of the first bits of 64.
-std::uint64_t mask_of(unsigned bits) { return bits == 0 ? 0 : ~std::uint64_t{0} << (64 - bits); }
-
-JobId network_of(Nid nid, unsigned bits) {
-  if (nid.family == AddressFamily::kIpv4) {
-    nid.low &= mask_of(32 + std::min(bits, 32U));
-  } else if (nid.family == AddressFamily::kIpv6) {
-    nid.high &= mask_of(std::min(bits, 64U));
-    nid.low &= mask_of(bits <= 64 ? 0 : bits - 64);
-  }
-  return value_of_nid(nid);
-}
-
-tl::unexpected<Error> wrong(std::string_view what) {
-  return fail(std::errc::invalid_argument, "tree of shares", what, kHint);
-}
-
-Result<ShareLevel> parse_level(std::string_view name) {
-  for (const Field field :
-       {Field::kUid, Field::kGid, Field::kProjid, Field::kNodemap, Field::kNid}) {
-    if (field_name(field) == name) return ShareLevel{.field = field};
-  }
-  if (name.starts_with(kSubnet)) {
-    const std::string_view number = name.substr(kSubnet.size());
-    unsigned bits = 0;
-    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), bits);
-    if (error == std::errc{} && end == number.data() + number.size() && bits >= 1 && bits <= 128) {
-      return ShareLevel{.field = Field::kNid, .subnet_bits = static_cast<std::uint8_t>(bits)};
-    }
-    return wrong(quote(name) + ": N of subnet/N is a number from 1 to 128");
-  }
-  return wrong(quote(name) + " is not a level");
+JobId name_of(const ExportName& name) {
+  if (name.empty()) return JobId(kNoShareValue);
+  std::string text(name.text());
+  std::replace(text.begin(), text.end(), '/', ':');
+  return JobId(text);
 }
 
 }  // namespace
 
-JobId ShareLevel::value_of(const Attributes& attributes) const {
-  std::uint32_t id = kUnknownId;
-  switch (field) {
+JobId node_name(const ShareLevel& level, const Attributes& attributes) {
+  switch (level.first()) {
     case Field::kUid:
-      id = attributes.uid;
-      break;
+      return name_of(attributes.uid);
     case Field::kGid:
-      id = attributes.gid;
-      break;
+      return name_of(attributes.gid);
     case Field::kProjid:
-      id = attributes.projid;
-      break;
+      return name_of(attributes.projid);
     case Field::kNodemap:
-      id = attributes.nodemap;
-      break;
+      return name_of(attributes.nodemap);
     case Field::kNid:
-      if (attributes.nid.family == AddressFamily::kNone) return JobId(kNone);
-      return subnet_bits == 0 ? value_of_nid(attributes.nid)
-                              : network_of(attributes.nid, subnet_bits);
+      return name_of(attributes.nid);
+    case Field::kSubnet:
+      return name_of(attributes.nid.network(level.subnet_length()));
+    case Field::kExport:
+      return name_of(attributes.export_name);
     case Field::kJobid:
     case Field::kOpcode:
       break;
   }
-  return id == kUnknownId ? JobId(kNone) : JobId(fmt::format_int(id).c_str());
-}
-
-std::string ShareLevel::name() const {
-  if (subnet_bits > 0) return fmt::format("{}{}", kSubnet, subnet_bits);
-  return std::string(field_name(field));
+  return JobId(kNoShareValue);
 }
 
 Result<std::vector<ShareLevel>> parse_share_levels(std::span<const std::string> names) {
   if (names.empty()) return wrong("a tree without a level");
-  if (names.size() > ShareLevel::kLevelsMax) {
-    return wrong(fmt::format("{} levels; the maximum is {}", names.size(), ShareLevel::kLevelsMax));
+  if (names.size() > kShareLevelsMax) {
+    return wrong(fmt::format("{} levels; the maximum is {}", names.size(), kShareLevelsMax));
   }
   if (names.back() != kLast) return wrong("the last level is not jobid");
   std::vector<ShareLevel> levels;
   for (const std::string& name : names.first(names.size() - 1)) {
     if (name == kLast) return wrong("jobid is named before the last level");
-    Result<ShareLevel> level = parse_level(name);
-    if (!level) return tl::unexpected(level.error());
+    const Parsed<FieldSet> level = FieldSet::read(name);
+    if (!level || level->size() != 1 || level->has(Field::kOpcode)) {
+      return wrong(quote(name) + " is not a level");
+    }
     if (std::find(levels.begin(), levels.end(), *level) != levels.end()) {
       return wrong(quote(name) + " is named twice");
     }
@@ -114,7 +88,7 @@ Result<std::vector<ShareLevel>> parse_share_levels(std::span<const std::string> 
 
 FieldSet fields_of(std::span<const ShareLevel> levels) {
   FieldSet fields;
-  for (const ShareLevel& level : levels) fields = fields | FieldSet{level.field};
+  for (const ShareLevel& level : levels) fields = fields | level;
   return fields;
 }
 

@@ -38,7 +38,7 @@ Gate::Options options_of(std::uint64_t jobs, Levels levels) {
   Gate::Options options{.slots = 1, .hp_slots = 0, .rules = {.classes_max = jobs}};
   options.rules.sharing = Sharing{};
   if (levels == Levels::kTree) {
-    options.rules.sharing->levels = {{.field = Field::kProjid}, {.field = Field::kUid}};
+    options.rules.sharing->levels = {{Field::kProjid}, {Field::kUid}};
   }
   return options;
 }

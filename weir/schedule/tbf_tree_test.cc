@@ -21,7 +21,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-const std::vector<ShareLevel> kLevels = {{.field = Field::kProjid}, {.field = Field::kUid}};
+const std::vector<ShareLevel> kLevels = {{Field::kProjid}, {Field::kUid}};
 
 // A Gate with any number of slots, and the requests that ran.
 class Tree {
@@ -147,7 +147,7 @@ TEST(TbfTree, ProjectsAreServedByWeightWhateverTheNumberOfTheirJobs) {
 }
 
 TEST(TbfTree, ADispatchPaysEveryNodeOnItsPath) {
-  Tree tree({{.field = Field::kProjid}, {.field = Field::kUid}}, false);
+  Tree tree({{Field::kProjid}, {Field::kUid}}, false);
   tree.share("1", 100, 1, 4);
   tree.share("1/1", 100, 1, 2);
   tree.share("1/2", 100, 1, 3);

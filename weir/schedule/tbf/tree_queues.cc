@@ -11,7 +11,7 @@ TreeQueues::TreeQueues(const Sharing& sharing, std::uint64_t unit, std::uint64_t
 
 ShareNode& TreeQueues::hold(const Attributes& attributes) {
   ShareNode* node = &tree_.root();
-  for (const ShareLevel& level : levels_) node = &tree_.inner(*node, level.value_of(attributes));
+  for (const ShareLevel& level : levels_) node = &tree_.inner(*node, node_name(level, attributes));
   tree_.hold(*node);
   return *node;
 }
