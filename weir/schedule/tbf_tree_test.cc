@@ -278,7 +278,7 @@ TEST(TbfTree, RefundsGoToTheNodesThatPaid) {
   EXPECT_EQ(tree.loans("1").borrowed, 4096U);
 }
 
-TEST(TbfTree, HighPriorityAndPreferredGroupsGoFirst) {
+TEST(TbfTree, HighPriorityGoesFirst) {
   Tree tree;
   for (const char* const job : {"1/1/a", "1/1/b", "2/1/c"}) tree.share(job, std::nullopt);
   tree.send("1/1/a", 2);
@@ -286,6 +286,38 @@ TEST(TbfTree, HighPriorityAndPreferredGroupsGoFirst) {
   tree.send("1/1/b", 2, Head::kHigh);
   EXPECT_EQ(tree.run(2), "bb");
   EXPECT_EQ(tree.run().size(), 4U);
+}
+
+TEST(TbfTree, APreferredGroupOfClientsGoesFirst) {
+  Gate gate({.slots = 100,
+             .rules = {.sharing = Sharing{.levels = kLevels},
+                       .groups = {*NidList::parse("10.0.0.1@tcp")}}});
+  ASSERT_TRUE(gate.start_policy("tbf", "jobid", Heads::kBoth));
+  const Instant now = instant_at(0);
+  std::deque<Request> requests(6);
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    requests[i].attributes.projid = static_cast<std::uint32_t>(i % 2);
+    requests[i].attributes.job = JobId(i % 2 == 0 ? "a" : "b");
+    requests[i].attributes.nid = *parse_nid(i % 2 == 0 ? "10.0.0.1@tcp" : "10.0.0.2@tcp");
+    gate.admit(requests[i], Head::kRegular, now);
+  }
+  RuleEngine& engine = *gate.engine(Head::kRegular);
+  for (const char* const job : {"a", "b"}) {
+    engine.set_share(JobId(job), std::nullopt, Tokens{8}, 1, now);
+  }
+  const auto run = [&](int count) {
+    std::string order;
+    for (int i = 0; i < count; ++i) {
+      Request& request = gate.next(now).request();
+      order += request.attributes.job.text();
+      gate.complete(request, now);
+    }
+    return order;
+  };
+  EXPECT_EQ(run(2), "ab") << "no preference";
+  engine.prefer(1, now);  // clients in no group
+  EXPECT_EQ(run(2), "bb");
+  EXPECT_EQ(run(2), "aa") << "while the preferred group has nothing to run";
 }
 
 TEST(TbfTree, WaitsForAShareAboveTheJobCountAsWaitsForAShare) {

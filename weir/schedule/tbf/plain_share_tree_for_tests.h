@@ -1,8 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A second implementation of share_tree.h, to check it against: every question is answered from
-// the definitions, by looking at all nodes. Balances are exact numbers of 10^-9 tokens; rates are
-// whole numbers of tokens per second that share no factor with 10^9.
+// A second implementation of share_tree.h, to check it against. Every question is answered from the
+// definitions, by looking at all nodes; there is no heap, and nothing is kept up to date but tags
+// and balances. Balances are exact numbers of 10^-9 tokens: rates are whole numbers of tokens per
+// second without a common factor with 10^9, so that a change of rate rounds nothing in either.
+//
+//   PlainShareTree plain(unit, ahead_max);
+//   const std::size_t job = plain.make(plain.make(0, false), true);     0 is the root
+//   plain.offer(job, rank, now);   plain.first(rank, now) == job
+//
+// It can make typical mistakes on purpose, so that tests show that the comparison finds them. For
+// tests only.
 #pragma once
 
 #include <algorithm>

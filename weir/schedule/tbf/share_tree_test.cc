@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weir/schedule/tbf/share_tree.h"
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
