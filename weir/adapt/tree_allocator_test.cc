@@ -277,7 +277,7 @@ std::string compare(PlainTree plain, const Setting& setting, std::uint64_t seed,
 }
 
 const std::vector<Setting>& settings() {
-  static const std::vector<Setting> kAll = {
+  static const std::vector<Setting> all = {
       {},
       {.rate = 1333, .half_life = seconds{1}, .floor = true},
       {.rate = 777, .reserve_max = 400},
@@ -289,7 +289,7 @@ const std::vector<Setting>& settings() {
       {.rate = 1203, .half_life = seconds{60}, .floor = true, .lending = true},
       {.rate = 555, .reserve_max = 300, .levels = 2, .moves_of_1000 = 40, .lending = true},
   };
-  return kAll;
+  return all;
 }
 
 TEST(TreeAllocator, EqualsThePlainTreeInEveryPeriod) {
@@ -344,6 +344,7 @@ TEST(TreeAllocator, OneLevelIsTheAllocator) {
 TEST(TreeAllocator, EntitlementsHoldAtEveryLevel) {
   TreeAllocator tree({.rate = Rate::per_second(20'000), .period = milliseconds{20}});
   std::vector<TreeAllocator::Demand> demands;
+  demands.reserve(1000);
   for (int i = 0; i < 1000; ++i) {
     demands.push_back(
         {.path = {JobId(fmt::format("p{}", i / 100)), JobId(fmt::format("u{}", i / 10 % 10))},

@@ -346,6 +346,9 @@ void Tbf::admit(Request& request, Head head, Instant now) {
   queue.join(request);
   if (!was_idle) {
     run_.arrive(queue, now);
+    if (const tbf::TreeQueues* const tree = shares_.tree()) [[unlikely]] {
+      return tree->prefetch_queue(tbf::TreeQueues::rank_of(queue));
+    }
     return run_.prefetch_request(head);
   }
   become_busy(queue, now);

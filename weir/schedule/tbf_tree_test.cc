@@ -21,16 +21,19 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-const std::vector<ShareLevel> kLevels = {{Field::kProjid}, {Field::kUid}};
+std::vector<ShareLevel> projects_and_users() { return {{Field::kProjid}, {Field::kUid}}; }
+
+enum class Lending : std::uint8_t { kOff, kOn };
 
 // A Gate with any number of slots, and the requests that ran.
 class Tree {
  public:
-  explicit Tree(std::vector<ShareLevel> levels = kLevels, bool lending = true, Cost cost = {})
+  explicit Tree(Lending lending = Lending::kOn, Cost cost = {})
       : gate({.slots = 10'000,
               .rules = {.watched_queues = 64,
-                        .sharing = Sharing{
-                            .cost = cost, .lending = lending, .levels = std::move(levels)}}}) {
+                        .sharing = Sharing{.cost = cost,
+                                           .lending = lending == Lending::kOn,
+                                           .levels = projects_and_users()}}}) {
     EXPECT_TRUE(gate.start_policy("tbf", "jobid", Heads::kBoth));
   }
   ~Tree() {
@@ -147,7 +150,7 @@ TEST(TbfTree, ProjectsAreServedByWeightWhateverTheNumberOfTheirJobs) {
 }
 
 TEST(TbfTree, ADispatchPaysEveryNodeOnItsPath) {
-  Tree tree({{Field::kProjid}, {Field::kUid}}, false);
+  Tree tree(Lending::kOff);
   tree.share("1", 100, 1, 4);
   tree.share("1/1", 100, 1, 2);
   tree.share("1/2", 100, 1, 3);
@@ -262,7 +265,7 @@ TEST(TbfTree, AReservationIsPartOfTheSharesOfItsPath) {
 }
 
 TEST(TbfTree, RefundsGoToTheNodesThatPaid) {
-  Tree tree(kLevels, true, Cost::bytes());
+  Tree tree(Lending::kOn, Cost::bytes());
   tree.share("1", 1'000'000, 1, 8192);
   tree.share("1/1", 1'000'000, 1, 8192);
   tree.share("1/1/a", 1'000'000, 1, 8192);
@@ -290,7 +293,7 @@ TEST(TbfTree, HighPriorityGoesFirst) {
 
 TEST(TbfTree, APreferredGroupOfClientsGoesFirst) {
   Gate gate({.slots = 100,
-             .rules = {.sharing = Sharing{.levels = kLevels},
+             .rules = {.sharing = Sharing{.levels = projects_and_users()},
                        .groups = {*NidList::parse("10.0.0.1@tcp")}}});
   ASSERT_TRUE(gate.start_policy("tbf", "jobid", Heads::kBoth));
   const Instant now = instant_at(0);
@@ -321,7 +324,7 @@ TEST(TbfTree, APreferredGroupOfClientsGoesFirst) {
 }
 
 TEST(TbfTree, WaitsForAShareAboveTheJobCountAsWaitsForAShare) {
-  Tree tree(kLevels, false);
+  Tree tree(Lending::kOff);
   tree.share("1", 10, 1, 1);
   tree.share("1/1/a", std::nullopt);
   tree.send("1/1/a", 2);
@@ -338,16 +341,11 @@ TEST(TbfTree, WaitsForAShareAboveTheJobCountAsWaitsForAShare) {
 
 // ---- properties ----
 
-struct Job {
-  std::string path;
-  std::uint64_t weight;
-};
-
 // Nothing is lost or served twice, whatever happens between.
 TEST(TbfTreeProperty, ServesEveryRequestOnce) {
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
     Rng rng(seed);
-    Tree tree(kLevels, seed % 4 != 0);
+    Tree tree(seed % 4 != 0 ? Lending::kOn : Lending::kOff);
     std::size_t sent = 0;
     std::size_t left = 0;
     for (int i = 0; i < 1500; ++i) {

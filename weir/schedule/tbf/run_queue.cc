@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "weir/base/assert.h"
+#include "weir/schedule/tbf/tree_queues.h"
 
 namespace weir::tbf {
 namespace {

@@ -33,7 +33,6 @@
 #include "weir/schedule/tbf/reserves.h"
 #include "weir/schedule/tbf/shares.h"
 #include "weir/schedule/tbf/tags.h"
-#include "weir/schedule/tbf/tree_queues.h"
 #include "weir/schedule/tbf/types.h"
 #include "weir/schedule/tbf/wait_breakdown.h"
 
@@ -120,15 +119,13 @@ class RunQueue {
 
   // Prefetches the first queue, or the request that will probably run next with its limits. With
   // many queues they are spread over memory.
-  [[gnu::always_inline]] void prefetch_queue(Head head) const {
+  void prefetch_queue(Head head) const {
     if (const Queue* const queue = ready(head)) queue->prefetch();
   }
-  [[gnu::always_inline]] void prefetch_request(Head head) const {
+  void prefetch_request(Head head) const {
     if (const Queue* const queue = ready(head)) {
       __builtin_prefetch(&queue->requests.front());
       __builtin_prefetch(&queue->limits->pace->shapes);
-    } else if (const TreeQueues* const tree = shares_.tree()) {
-      tree->prefetch_queue(head == Head::kHigh ? Rank::kHigh : Rank::kRegular);
     }
   }
 

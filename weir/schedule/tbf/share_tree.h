@@ -53,6 +53,7 @@
 #include "weir/base/quantity.h"
 #include "weir/base/rate.h"
 #include "weir/base/time.h"
+#include "weir/classify/share_level.h"
 #include "weir/pace/token_bucket.h"
 
 namespace weir::tbf {
@@ -138,7 +139,7 @@ struct ShareInner {
 
 class ShareTree {
  public:
-  static constexpr std::size_t kLevelsMax = 8;
+  static constexpr std::size_t kLevelsMax = kShareLevelsMax;
 
   // `levels`: of inner nodes; `unit`: of virtual time, for a token of weight 1; `ahead_max`: how
   // far reservations may move a tag ahead of virtual time; without lending no leaf borrows.
@@ -201,7 +202,8 @@ class ShareTree {
     const Standing* const standing = first_standing(rank);
     return standing == nullptr ? nullptr : standing->node;
   }
-  // The first leaf will probably run next. With many leaves they are spread over memory.
+  // The first leaf will probably run next. With many leaves they are spread over memory. Inlined,
+  // since GCC drops calls of functions that do nothing but prefetch.
   [[gnu::always_inline]] void prefetch_leaf(Rank rank) const {
     const auto* const bytes = reinterpret_cast<const std::byte*>(first_standing(rank));
     if (bytes == nullptr) return;

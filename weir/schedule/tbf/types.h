@@ -259,8 +259,7 @@ struct Queue {
     kTree,    // within its limits, in a tree of shares
   };
 
-  // Inlined: GCC drops calls of functions that do nothing but prefetch.
-  [[gnu::always_inline]] void prefetch() const {
+  void prefetch() const {
     const auto* const bytes = reinterpret_cast<const std::byte*>(this);
     for (std::size_t line = 0; line < sizeof(Queue); line += 64) __builtin_prefetch(bytes + line);
   }
