@@ -32,6 +32,7 @@ struct TreeAllocator::Inner {
 
   Allocator allocator;
   absl::btree_map<JobId, Child> children;
+  std::vector<Ledger::Loan> loans;  // of its children
 };
 
 TreeAllocator::TreeAllocator(const Allocator::Options& options)
@@ -51,6 +52,41 @@ TreeAllocator::Inner& TreeAllocator::parent_of(const Demand& demand) {
     inner = child.inner.get();
   }
   return *inner;
+}
+
+TreeAllocator::Inner* TreeAllocator::find(std::span<const JobId> path) const {
+  Inner* inner = root_.get();
+  for (const JobId& value : path) {
+    const auto child = inner->children.find(value);
+    if (child == inner->children.end() || child->second.inner == nullptr) return nullptr;
+    inner = child->second.inner.get();
+  }
+  return inner;
+}
+
+void TreeAllocator::settle_loans(std::span<const Loan> loans) {
+  for (const Loan& loan : loans) {
+    const std::span<const JobId> path = loan.path;
+    Inner* const parent = find(path.first(path.size() - 1));
+    if (parent == nullptr) continue;  // nobody below it has been active
+    const Ledger::Account* const account = parent->allocator.ledger().find(path.back());
+    const bool is_allotted = account != nullptr && account->allotted > 0;
+    const Tokens lent = is_allotted ? loan.lent : Tokens{0};
+    if (lent > Tokens{0} || loan.borrowed > Tokens{0}) {
+      parent->loans.push_back({path.back(), lent, loan.borrowed});
+    }
+  }
+  settle_below(*root_);
+}
+
+void TreeAllocator::settle_below(Inner& inner) {
+  std::sort(inner.loans.begin(), inner.loans.end(),
+            [](const Ledger::Loan& a, const Ledger::Loan& b) { return a.job < b.job; });
+  inner.allocator.settle_loans(inner.loans);
+  inner.loans.clear();
+  for (auto& [name, child] : inner.children) {
+    if (child.inner != nullptr) settle_below(*child.inner);
+  }
 }
 
 void TreeAllocator::add(const Demand& demand) {

@@ -53,6 +53,12 @@ class TreeAllocator {
     std::string path;  // components with / between them
     JobPeriod period;
   };
+  // What a node has lent and borrowed in a period.
+  struct Loan {
+    std::vector<JobId> path;  // down to the node, top first
+    Tokens lent{};
+    Tokens borrowed{};
+  };
   // The weight of an inner node by its path, at least 1.
   using WeightOf = std::function<std::uint64_t(std::string_view path)>;
 
@@ -64,6 +70,11 @@ class TreeAllocator {
   // REQUIRES: as for Allocator; jobs_max bounds the children of each parent.
   explicit TreeAllocator(const Allocator::Options& options);
   ~TreeAllocator();
+
+  // Instant loans of the period that has just ended, settled between the children of each parent;
+  // call in every period with lending, before allocate(). Tokens lent by a node to which nothing
+  // was allotted in that period belong to no node. REQUIRES: each node once.
+  void settle_loans(std::span<const Loan> loans);
 
   // One period: fills `nodes` with the active nodes, parents before their children, children in the
   // order of their bytes, and returns the budget. REQUIRES: each job once; every path has the same
@@ -82,6 +93,8 @@ class TreeAllocator {
   };
 
   Inner& parent_of(const Demand& demand);
+  Inner* find(std::span<const JobId> path) const;
+  static void settle_below(Inner& inner);
   void add(const Demand& demand);
   void divide(Inner& inner, Tokens budget, const std::string& path, const WeightOf& weight_of,
               std::vector<Node>& nodes);

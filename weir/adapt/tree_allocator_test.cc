@@ -29,6 +29,7 @@ struct Setting {
   std::uint64_t reserve_max = 0;
   std::size_t levels = 3;
   std::uint64_t moves_of_1000 = 5;
+  bool lending = false;
 };
 
 // The tree as documented: a page for every parent, found by its path.
@@ -72,6 +73,25 @@ class PlainTree {
     rows.clear();
     budget = d.empty() ? 0 : page_of("").next_budget();
     divide("", budget, n, d, g);
+  }
+
+  // Loans by parent, then child, before period().
+  bool doubles_debts = false;
+  void loans(std::map<std::string, Numbers> lent, const std::map<std::string, Numbers>& borrowed) {
+    for (auto& [path, page] : pages_) {
+      Numbers owed;
+      for (const auto& [child, tokens] : lent[path]) {
+        const auto prev = page.prev.find(child);
+        const bool is_allotted = prev != page.prev.end() && prev->second > 0;
+        if (is_allotted && tokens > 0) owed[child] = tokens;
+      }
+      const auto taken = borrowed.find(path);
+      Numbers debts = taken == borrowed.end() ? Numbers{} : taken->second;
+      if (doubles_debts) {
+        for (auto& [child, tokens] : debts) tokens *= 2;
+      }
+      page.loans(owed, debts);
+    }
   }
 
   Number records_under(const std::string& parent) { return oracle::sum_of(page_of(parent).r); }
@@ -137,6 +157,8 @@ class PlainTree {
 struct Drawn {
   std::vector<TreeAllocator::Demand> demands;
   Numbers weights;
+  std::vector<TreeAllocator::Loan> loans;
+  std::map<std::string, Numbers> lent, borrowed;  // the same, by parent and child
 };
 
 class Draw {
@@ -166,10 +188,37 @@ class Draw {
       drawn_.demands.push_back(job);
     }
     if (rng_.chance(1, 100)) drawn_.demands.clear();
+    draw_loans();
     return drawn_;
   }
 
  private:
+  // Of jobs, and of the nodes above them.
+  void draw_loans() {
+    drawn_.loans.clear();
+    drawn_.lent.clear();
+    drawn_.borrowed.clear();
+    if (!setting_.lending || rng_.chance(1, 4)) return;
+    for (const TreeAllocator::Demand& job : jobs_) {
+      std::vector<JobId> names = job.path;
+      names.push_back(job.job);
+      std::string parent;
+      for (std::size_t size = 1; size <= names.size(); ++size) {
+        const std::string child(names[size - 1].text());
+        const bool is_new = !drawn_.lent[parent].contains(child);
+        if (is_new && rng_.chance(1, 2)) {
+          const std::uint64_t lent = rng_.below(5);
+          const std::uint64_t borrowed = rng_.below(5);
+          drawn_.lent[parent][child] = lent;
+          if (borrowed > 0) drawn_.borrowed[parent][child] = borrowed;
+          drawn_.loans.push_back({.path = {names.begin(), names.begin() + static_cast<long>(size)},
+                                  .lent = Tokens{lent},
+                                  .borrowed = Tokens{borrowed}});
+        }
+        parent += (parent.empty() ? "" : "/") + child;
+      }
+    }
+  }
   std::vector<JobId> path() {
     std::vector<JobId> path;
     if (setting_.levels > 1) path.emplace_back(fmt::format("p{}", rng_.below(2)));
@@ -193,6 +242,10 @@ std::string compare(PlainTree plain, const Setting& setting, std::uint64_t seed,
   std::vector<TreeAllocator::Node> nodes;
   for (int i = 0; i < periods; ++i) {
     const Drawn& drawn = draw.next();
+    if (setting.lending) {
+      plain.loans(drawn.lent, drawn.borrowed);
+      tree.settle_loans(drawn.loans);
+    }
     plain.period(drawn.demands, drawn.weights);
     const auto weight_of = [&](std::string_view path) -> std::uint64_t {
       const auto found = drawn.weights.find(std::string(path));
@@ -224,7 +277,7 @@ std::string compare(PlainTree plain, const Setting& setting, std::uint64_t seed,
 }
 
 const std::vector<Setting>& settings() {
-  static const std::vector<Setting> kAll = {
+  static const std::vector<Setting> all = {
       {},
       {.rate = 1333, .half_life = seconds{1}, .floor = true},
       {.rate = 777, .reserve_max = 400},
@@ -233,13 +286,15 @@ const std::vector<Setting>& settings() {
       {.rate = 3000, .levels = 2, .moves_of_1000 = 50},
       {.rate = 901, .floor = true, .reserve_max = 600, .levels = 2, .moves_of_1000 = 100},
       {.rate = 901, .half_life = seconds{2}, .reserve_max = 600, .levels = 1},
+      {.rate = 1203, .half_life = seconds{60}, .floor = true, .lending = true},
+      {.rate = 555, .reserve_max = 300, .levels = 2, .moves_of_1000 = 40, .lending = true},
   };
-  return kAll;
+  return all;
 }
 
 TEST(TreeAllocator, EqualsThePlainTreeInEveryPeriod) {
   for (std::size_t i = 0; i < settings().size(); ++i) {
-    EXPECT_EQ(compare(PlainTree(settings()[i]), settings()[i], i + 1, 12'500), "");
+    EXPECT_EQ(compare(PlainTree(settings()[i]), settings()[i], i + 1, 10'000), "");
   }
 }
 
@@ -249,6 +304,9 @@ TEST(TreeAllocator, TheComparisonFindsMistakes) {
   EXPECT_NE(compare(keeps, settings()[5], 6, 2000), "");
   PlainTree ignores(settings()[2]);
   ignores.ignores_reservations = true;
+  PlainTree mixes(settings()[8]);
+  mixes.doubles_debts = true;
+  EXPECT_NE(compare(mixes, settings()[8], 9, 2000), "");
   EXPECT_NE(compare(ignores, settings()[2], 3, 2000), "");
 }
 
@@ -286,6 +344,7 @@ TEST(TreeAllocator, OneLevelIsTheAllocator) {
 TEST(TreeAllocator, EntitlementsHoldAtEveryLevel) {
   TreeAllocator tree({.rate = Rate::per_second(20'000), .period = milliseconds{20}});
   std::vector<TreeAllocator::Demand> demands;
+  demands.reserve(1000);
   for (int i = 0; i < 1000; ++i) {
     demands.push_back(
         {.path = {JobId(fmt::format("p{}", i / 100)), JobId(fmt::format("u{}", i / 10 % 10))},

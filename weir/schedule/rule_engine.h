@@ -24,6 +24,7 @@
 #include "weir/classify/command.h"
 #include "weir/classify/limits.h"
 #include "weir/classify/nid.h"
+#include "weir/classify/share_level.h"
 #include "weir/pace/token_bucket.h"
 #include "weir/schedule/rule_view.h"
 
@@ -33,6 +34,8 @@ namespace weir {
 struct Sharing {
   Cost cost;            // what a request takes from a share and from the root
   bool lending = true;  // a request that lacks only its share may run when nothing else is ready
+  // The levels of a tree above the jobs, top first; none: shares of jobs alone.
+  std::vector<ShareLevel> levels = {};
 };
 
 struct RuleOptions {
@@ -58,6 +61,14 @@ struct ShareReport {
   // each, where a shared bucket counts once. None if one of them has no limit.
   std::optional<Tokens> limit;
   Tokens reserved{};  // that its requests took under reservations
+};
+
+// What the jobs below a node of a tree of shares did since the last report. A path has the values
+// of the levels down to the node.
+struct NodeReport {
+  std::vector<JobId> path;
+  Tokens borrowed;
+  Tokens lent;
 };
 
 // Reservations are scaled by a number of billionths: few, if clients invent many classes.
@@ -96,6 +107,17 @@ class RuleEngine : public RuleView {
   // For all jobs with a share, in no particular order.
   virtual void report_shares(Nanoseconds time, Instant now,
                              const std::function<void(const ShareReport&)>& visit) = 0;
+
+  // ---- a tree of shares; REQUIRES: Sharing::levels ----
+
+  // The share of all jobs below a node, as for a job. REQUIRES: at most as many values as levels.
+  virtual void set_node_share(std::span<const JobId> path, std::optional<Rate> rate, Tokens depth,
+                              std::uint64_t weight, Instant now) = 0;
+  virtual void drop_node_share(std::span<const JobId> path, Instant now) = 0;
+  // The path of the node above a job; empty if the job has no queue.
+  virtual std::vector<JobId> path_of(const JobId& job) const = 0;
+  // For all nodes with a share, in no particular order. The jobs' own are in report_shares().
+  virtual void report_nodes(Instant now, const std::function<void(const NodeReport&)>& visit) = 0;
 
   // ---- reservations ----
 

@@ -11,10 +11,6 @@
 namespace weir {
 namespace {
 
-void count_all(tbf::Queue& queue, const Request& request, Instant now) {
-  queue.each_class([&](tbf::Class& used) { used.totals.start(request.starting(now)); });
-}
-
 // When all cluster-wide limits of the queue can pay; Instant::min() if there are none.
 Instant slices_ready_at(tbf::Queue& queue) {
   Instant ready = Instant::min();
@@ -136,8 +132,8 @@ Pick Tbf::serve_reserved(Head head, Instant now) {
     std::uint64_t paid = Receipt::kReserve;
     if (Share* const share = queue->share()) {
       const Tokens cost = options_.sharing->cost.of(first.bytes);
-      if (tbf::Shares::charge_reserved(*share, cost, now)) paid |= Receipt::kShare;
-      run_.bucket_changed(share->bucket, *queue);
+      if (shares_.charge_reserved(*share, cost, now)) paid |= Receipt::kShare;
+      if (share->leaf == nullptr) run_.bucket_changed(share->bucket, *queue);
     }
     count_all(*queue, first, now);
     tags_.step_reserved(*queue, first);
@@ -266,6 +262,8 @@ Pick Tbf::finish(Head head, Instant now) {
 Pick Tbf::pick(Head head, Instant now, Urge urge) {
   if (urge == Urge::kForce) return force(head, now);
   if (urge == Urge::kFinish) return finish(head, now);
+  if (shares_.tree() != nullptr) [[unlikely]]
+    return pick_in_tree(head, now, urge);
   if (urge == Urge::kBorrow) {
     const Pick borrower = serve_borrower(head, now);
     if (borrower.request != nullptr || borrower.until != kNever) return borrower;
@@ -324,6 +322,7 @@ void Tbf::become_busy(Queue& queue, Instant now) {
   if (share == nullptr) return;
   if (share->busy == 0) tbf::Shares::settle_spill(*share, now);
   ++share->busy;
+  if (share->leaf != nullptr) shares_.tree()->become_busy(queue, now);
 }
 
 void Tbf::become_idle(Queue& queue, Instant now) {
@@ -335,6 +334,7 @@ void Tbf::become_idle(Queue& queue, Instant now) {
   if (share == nullptr) return;
   tbf::Shares::settle_spill(*share, now);
   --share->busy;
+  if (share->leaf != nullptr) tbf::TreeQueues::become_idle(queue, now);
 }
 
 void Tbf::admit(Request& request, Head head, Instant now) {
@@ -346,6 +346,9 @@ void Tbf::admit(Request& request, Head head, Instant now) {
   queue.join(request);
   if (!was_idle) {
     run_.arrive(queue, now);
+    if (const tbf::TreeQueues* const tree = shares_.tree()) [[unlikely]] {
+      return tree->prefetch_queue(tbf::TreeQueues::rank_of(queue));
+    }
     return run_.prefetch_request(head);
   }
   become_busy(queue, now);

@@ -20,6 +20,7 @@
 //   Root           the rate of the whole target, of the Gate (weir/schedule/root.h)
 //   Groups         the preferred group of clients
 //   Shares         shares and loans of jobs
+//   TreeQueues     the same in more than one level: projects, users, jobs
 //   Reserves       queues that run under a reservation
 //   WaitBreakdown  why requests waited
 //
@@ -71,6 +72,7 @@
 #include "weir/schedule/tbf/run_queue.h"
 #include "weir/schedule/tbf/shares.h"
 #include "weir/schedule/tbf/tags.h"
+#include "weir/schedule/tbf/tree_queues.h"
 #include "weir/schedule/tbf/types.h"
 #include "weir/schedule/tbf/wait_breakdown.h"
 
@@ -115,6 +117,14 @@ class Tbf final : public RuleEngine {
   std::optional<std::uint64_t> weight_of(const Attributes& attributes, Head head) const override;
   void report_shares(Nanoseconds time, Instant now,
                      const std::function<void(const ShareReport&)>& visit) override;
+
+  // ---- a tree of shares; REQUIRES: options.sharing->levels ----
+
+  void set_node_share(std::span<const JobId> path, std::optional<Rate> rate, Tokens depth,
+                      std::uint64_t weight, Instant now) override;
+  void drop_node_share(std::span<const JobId> path, Instant now) override;
+  std::vector<JobId> path_of(const JobId& job) const override;
+  void report_nodes(Instant now, const std::function<void(const NodeReport&)>& visit) override;
 
   // ---- reservations ----
 
@@ -194,6 +204,13 @@ class Tbf final : public RuleEngine {
   void take_out(Queue& queue, Request& request, Instant now);
   void become_busy(Queue& queue, Instant now);
   void become_idle(Queue& queue, Instant now);
+
+  // Deciding in a tree of shares (tbf_tree.cc)
+  Pick pick_in_tree(Head head, Instant now, Urge urge);
+  Pick serve_in_tree(tbf::Rank rank, Instant now);
+  Pick lend_in_tree(Head head, Instant now);
+  void serve_alone(Queue& queue, Request& first, tbf::ShareNode& leaf, tbf::Rank rank, Instant now);
+  void leave_others(Queue& queue, Instant now);
 
   // Surcharges and refunds (tbf_settle.cc)
   void settle(const Request& request, Head head, const Settling& settling, Instant now);

@@ -135,7 +135,7 @@ void Tbf::set_share(const JobId& job, std::optional<Rate> rate, Tokens depth, st
 }
 
 void Tbf::drop_share(const JobId& job, Instant now) {
-  if (shares_.drop(job) == tbf::Shares::Change::kNone) return;
+  if (shares_.drop(job, now) == tbf::Shares::Change::kNone) return;
   move_queues(*shares_.find(job), now);
 }
 

@@ -50,6 +50,10 @@ void Tbf::settle(const Request& request, Head head, const Settling& settling, In
   const Tokens paid = settling.paid(options_.sharing->cost);
   const Tokens due = settling.due(options_.sharing->cost);
   Share& share = *queue.share();
+  if (share.leaf != nullptr) {
+    if (!receipt.paid(Receipt::kShare | Receipt::kLoan)) return;
+    return shares_.tree()->tree().settle(*share.leaf, paid, due, receipt.borrowers(), now);
+  }
   if (receipt.paid(Receipt::kShare) && share.paces()) {
     adjust(share.bucket, *share.shape, paid, due, queue, now);
   }
@@ -113,6 +117,7 @@ void Tbf::charge(const Request& request, Head head, Instant now) {
   if (!options_.sharing) return;
   const Tokens cost = options_.sharing->cost.of(request.bytes);
   Share& share = *queue.share();
+  if (share.leaf != nullptr) return shares_.tree()->charge(queue, cost, now);
   if (share.paces()) {
     // Tokens that have spilled so far are lent, and must not be lost.
     if (share.busy == 0) tbf::Shares::settle_spill(share, now);
@@ -160,7 +165,9 @@ Instant Tbf::ready_at(const Request& request, Head head, Instant now) const {
   if (options_.sharing && !options_.sharing->lending) {
     const Cost& cost = options_.sharing->cost;
     const Share* const share = shares_.find(request.attributes.job);
-    if (share != nullptr && share->paces()) {
+    if (share != nullptr && share->leaf != nullptr) {
+      ready = std::max(ready, tbf::TreeQueues::pays_at(*share->leaf, before.cost(cost), now));
+    } else if (share != nullptr && share->paces()) {
       ask(share->bucket, *share->shape, before.cost(cost), cost.of(request.bytes));
     }
   }

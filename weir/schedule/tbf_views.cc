@@ -139,10 +139,9 @@ void Tbf::report_shares(Nanoseconds time, Instant now,
     if (!share.active) return;
     tbf::Shares::settle_spill(share, now);
     const auto limit = limits.find(&share);
-    visit({share.job, std::exchange(share.borrowed, Tokens{0}),
-           std::exchange(share.lent, Tokens{0}),
-           limit == limits.end() ? std::nullopt : limit->second,
-           std::exchange(share.reserved, Tokens{0})});
+    ShareReport report = tbf::Shares::collect(share, now);
+    if (limit != limits.end()) report.limit = limit->second;
+    visit(report);
   });
 }
 

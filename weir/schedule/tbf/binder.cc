@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "weir/schedule/tbf/tree_queues.h"
+
 namespace weir::tbf {
 namespace {
 
@@ -16,7 +18,9 @@ constexpr std::uint64_t kLayoutsPerEngine = 1 << 20;
 // Under shares, requests of different jobs are never in one queue; nor are those of different
 // groups of clients.
 FieldSet key_of(FieldSet type, const RuleOptions& options) {
-  if (options.sharing) type = type | FieldSet{Field::kJobid};
+  if (options.sharing) {
+    type = type | FieldSet{Field::kJobid} | fields_of(options.sharing->levels);
+  }
   if (!options.groups.empty()) type = type | FieldSet{Field::kNid};
   return type;
 }
@@ -110,6 +114,10 @@ void Binder::bind(Queue& queue, Instant now) {
   if (shares_out_) {
     queue.extra->share = &shares_.of(attributes.job);
     ++queue.extra->share->queues;
+    if (TreeQueues* const tree = shares_.tree()) {
+      queue.extra->leaf = queue.extra->share->leaf;
+      queue.extra->above = &tree->hold(attributes);
+    }
   }
   if (groups_.exist()) {
     queue.extra->group = groups_.group_of(attributes.nid);
@@ -167,6 +175,7 @@ void Binder::release(Extra& extra) {
   for (Class* const used : extra.upper) {
     if (used != nullptr) classes_.release(*used);
   }
+  if (extra.above != nullptr) shares_.tree()->release(*extra.above);
   if (extra.share != nullptr) shares_.release(*extra.share);
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "weir/base/assert.h"
+#include "weir/schedule/tbf/tree_queues.h"
 
 namespace weir::tbf {
 namespace {
@@ -64,6 +65,10 @@ RunQueue::RunQueue(const RuleOptions& options, Tags& tags, Shares& shares, WaitB
       root_(root),
       reserves_(tags) {}
 
+bool RunQueue::is_first_in_tree(const Queue& queue) const {
+  return shares_.tree()->first(TreeQueues::rank_of(queue)) == &queue;
+}
+
 void RunQueue::reserve(std::size_t queues) {
   ready_[index(Head::kRegular)].reserve(queues);
   wake_.reserve(queues);
@@ -102,6 +107,9 @@ void RunQueue::enter_within_limits(Queue& queue, Instant now) {
   if (is_plain_) return push_ready(queue, now);
   if (sharing_) {
     Share& share = *queue.share();
+    if (share.leaf != nullptr && (share.active || has_limits(queue))) [[unlikely]] {
+      return shares_.tree()->enter(queue, now);
+    }
     if (share.paces()) {
       const bool is_free = !yield_to(share.bucket, queue, now) && !share.bucket.is_occupied();
       if (!is_free || share_ready_at(queue) > now) return wait_at(share.bucket, queue);
@@ -143,6 +151,8 @@ void RunQueue::leave(Queue& queue, Instant now) {
     case Queue::Place::kIdle:
       WEIR_ASSERT(false);
       return;
+    case Queue::Place::kTree:
+      return shares_.tree()->leave(queue, now);
     case Queue::Place::kSpare:
       spare_[index(queue.head)].erase(queue);
       return;
@@ -247,7 +257,8 @@ void RunQueue::release_first(Instant now) {
     reserves_.withdraw(first, now);
     yield_to(*elsewhere, first, now);
     wait_at(*elsewhere, first);
-  } else if (share != nullptr && share->paces() && &share->bucket != &bucket) {
+  } else if (share != nullptr && (share->leaf != nullptr || share->paces()) &&
+             &share->bucket != &bucket) {
     enter_within_limits(first, now);
   } else {
     if (waiters != nullptr) {

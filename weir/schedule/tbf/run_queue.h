@@ -4,6 +4,7 @@
 //
 //   ready   it can pay; by tag, a heap for each head
 //   later   it can pay, but another group of clients is preferred; by tag
+//   tree    within its limits, under shares in more than one level (TreeQueues)
 //   spare   it has neither share nor limit; by arrival
 //   first   it waits for a bucket; by the time it can pay, in one heap for all buckets
 //   behind  it waits behind another queue at the same bucket (BucketWaiters), by tag
@@ -131,8 +132,9 @@ class RunQueue {
   // ---- wait times and their causes ----
 
   WaitBreakdown::Order order_of(const Queue& queue) const {
-    return ready(queue.head) == &queue ? WaitBreakdown::Order::kFirst
-                                       : WaitBreakdown::Order::kLater;
+    const bool is_first =
+        queue.place == Queue::Place::kTree ? is_first_in_tree(queue) : ready(queue.head) == &queue;
+    return is_first ? WaitBreakdown::Order::kFirst : WaitBreakdown::Order::kLater;
   }
   // A request has arrived at the queue.
   void arrive(Queue& queue, Instant now) {
@@ -154,6 +156,7 @@ class RunQueue {
   }
 
  private:
+  bool is_first_in_tree(const Queue& queue) const;
   void move_back(Queue& queue, std::uint64_t tag, Instant now);
   void enter_within_limits(Queue& queue, Instant now);
   void push_ready(Queue& queue, Instant now);
@@ -167,7 +170,9 @@ class RunQueue {
   Instant wake_time(Queue& queue) const;
   Instant share_ready_at(const Queue& queue) const;
   void count_first(Queue& queue, Instant now) {
-    if (root_.exists()) return waits_.count(queue, WaitBreakdown::Order::kFirst, now);
+    if (root_.exists() || queue.place == Queue::Place::kTree) {
+      return waits_.count(queue, WaitBreakdown::Order::kFirst, now);
+    }
     waits_.count_first(queue, now);
   }
 

@@ -2,8 +2,10 @@
 #include "weir/schedule/tbf/shares.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "weir/base/assert.h"
+#include "weir/schedule/tbf/tree_queues.h"
 
 namespace weir::tbf {
 namespace {
@@ -19,7 +21,12 @@ constexpr std::uint64_t kRegularLoan = std::uint64_t{1} << 63;
 }  // namespace
 
 Shares::Shares(const std::optional<Sharing>& sharing)
-    : unit_(sharing && sharing->cost.kind() == Cost::Kind::kOp ? kUnitsPerOp : 1) {}
+    : unit_(sharing && sharing->cost.kind() == Cost::Kind::kOp ? kUnitsPerOp : 1) {
+  if (!sharing || sharing->levels.empty()) return;
+  tree_ = std::make_unique<TreeQueues>(*sharing, unit_, ahead_max(sharing->cost));
+}
+
+Shares::~Shares() = default;
 
 Share& Shares::of(const JobId& job) {
   auto& share = shares_[job];
@@ -28,6 +35,8 @@ Share& Shares::of(const JobId& job) {
     share->job = job;
     share->bucket.waiters = std::make_unique<BucketWaiters>();
     share->unit = unit_;
+    // Its first request moves it to its place.
+    if (tree_ != nullptr) share->leaf = &tree_->tree().leaf(tree_->tree().root());
   }
   return *share;
 }
@@ -43,19 +52,12 @@ void Shares::release(Share& share) {
 
 void Shares::forget(Share& share) {
   if (offers_.contains(share)) offers_.erase(share);
+  if (share.leaf != nullptr) tree_->tree().remove(*share.leaf);
   shares_.erase(JobId(share.job));
 }
 
 std::uint64_t Shares::weigh(const Share& share, Tokens cost, std::uint64_t& part) {
-  using Wide = unsigned __int128;
-  const Wide units = Wide{cost.count()} * share.unit + part;
-  if (const auto few = static_cast<std::uint64_t>(units); few == units) [[likely]] {
-    part = few % share.nodes;  // a 128-bit division is several times slower
-    return few / share.nodes;
-  }
-  part = static_cast<std::uint64_t>(units % share.nodes);
-  const Wide step = units / share.nodes;
-  return step > UINT64_MAX ? UINT64_MAX : static_cast<std::uint64_t>(step);
+  return tbf::weigh(cost, share.unit, share.nodes, part);
 }
 
 void Shares::settle_spill(Share& share, Instant now) {
@@ -69,6 +71,10 @@ void Shares::settle_spill(Share& share, Instant now) {
 
 bool Shares::is_in_use(const JobId& job, Instant now) const {
   const Share* const share = find(job);
+  if (share != nullptr && share->leaf != nullptr) {
+    const ShareNode& leaf = *share->leaf;
+    return leaf.paces() && !leaf.tokens.can_take(leaf.shape->depth(), *leaf.shape, now);
+  }
   if (share == nullptr || !share->paces()) return false;
   return !share->bucket.tokens.can_take(share->shape->depth(), *share->shape, now);
 }
@@ -78,6 +84,7 @@ std::uint64_t Shares::ahead_max(const Cost& cost) {
 }
 
 bool Shares::charge_reserved(Share& share, Tokens cost, Instant now) {
+  if (share.leaf != nullptr) return tree_->tree().charge_reserved(*share.leaf, cost, now);
   share.reserved += cost;
   if (!share.paces()) return false;
   const Tokens debt = share.bucket.tokens.debt(*share.shape, now);
@@ -89,6 +96,7 @@ bool Shares::charge_reserved(Share& share, Tokens cost, Instant now) {
 Shares::Change Shares::set(Share& share, std::optional<Rate> rate, Tokens depth,
                            std::uint64_t nodes, Instant now) {
   WEIR_ASSERT(nodes > 0, nodes);
+  if (share.leaf != nullptr) return set_leaf(share, rate, depth, nodes, now);
   settle_spill(share, now);
   const bool was_active = share.active;
   const bool was_paced = share.paces();
@@ -114,10 +122,32 @@ Shares::Change Shares::set(Share& share, std::optional<Rate> rate, Tokens depth,
   return was_active && was_paced == share.paces() ? Change::kBalance : Change::kKind;
 }
 
-Shares::Change Shares::drop(const JobId& job) {
+// Its place does not depend on whether it is paced.
+Shares::Change Shares::set_leaf(Share& share, std::optional<Rate> rate, Tokens depth,
+                                std::uint64_t nodes, Instant now) {
+  share.nodes = nodes;  // orders its queues at limits that jobs share
+  share.tag_part = 0;
+  tree_->tree().set(*share.leaf, rate, depth, nodes, now);
+  return std::exchange(share.active, true) ? Change::kBalance : Change::kKind;
+}
+
+ShareReport Shares::collect(Share& share, Instant now) {
+  Tokens& borrowed = share.leaf == nullptr ? share.borrowed : share.leaf->borrowed;
+  Tokens& lent = share.leaf == nullptr ? share.lent : share.leaf->lent;
+  Tokens& reserved = share.leaf == nullptr ? share.reserved : share.leaf->reserved;
+  if (share.leaf != nullptr) ShareTree::settle_spill(*share.leaf, now);
+  return {.job = share.job,
+          .borrowed = std::exchange(borrowed, Tokens{0}),
+          .lent = std::exchange(lent, Tokens{0}),
+          .limit = std::nullopt,
+          .reserved = std::exchange(reserved, Tokens{0})};
+}
+
+Shares::Change Shares::drop(const JobId& job, Instant now) {
   Share* const share = find(job);
   if (share == nullptr || !share->active) return Change::kNone;
   share->active = false;
+  if (share->leaf != nullptr) tree_->tree().drop(*share->leaf, now);
   share->shape.reset();
   share->borrowed = {};
   share->lent = {};

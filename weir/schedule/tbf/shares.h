@@ -28,11 +28,16 @@
 
 namespace weir::tbf {
 
+class TreeQueues;
+
 class Shares {
  public:
   // The cost determines how much virtual time one token of one node is. Without sharing the table
   // stays empty.
   explicit Shares(const std::optional<Sharing>& sharing);
+  ~Shares();
+  Shares(const Shares&) = delete;
+  Shares& operator=(const Shares&) = delete;
 
   Share& of(const JobId& job);
   // nullptr if the job has neither a queue nor a share.
@@ -48,13 +53,18 @@ class Shares {
   Change set(Share& share, std::optional<Rate> rate, Tokens depth, std::uint64_t nodes,
              Instant now);
   // Removes it if it has no queue; then kNone.
-  Change drop(const JobId& job);
+  Change drop(const JobId& job, Instant now);
   // Whether the job's share has a bucket that is not full.
   bool is_in_use(const JobId& job, Instant now) const;
 
+  // The shares of jobs in more than one level; nullptr: they have one.
+  TreeQueues* tree() const { return tree_.get(); }
+
   // A request ran under a reservation: it is part of the share, which may get into debt by up to
   // its depth. Returns whether the share paid all of it.
-  static bool charge_reserved(Share& share, Tokens cost, Instant now);
+  bool charge_reserved(Share& share, Tokens cost, Instant now);
+  // What the job did since the last call, without its limit.
+  static ShareReport collect(Share& share, Instant now);
   // Lends tokens that spilled from its bucket, or drops them.
   static void settle_spill(Share& share, Instant now);
   // What a cost adds to a tag: cost / nodes in units of virtual time; `part` carries the remainder.
@@ -82,12 +92,29 @@ class Shares {
   };
 
   void forget(Share& share);
+  Change set_leaf(Share& share, std::optional<Rate> rate, Tokens depth, std::uint64_t nodes,
+                  Instant now);
 
   std::uint64_t unit_;
+  std::unique_ptr<TreeQueues> tree_;
   absl::flat_hash_map<JobId, std::unique_ptr<Share>, JobHash> shares_;
   Heap<Share, std::uint64_t, &Share::lend_hook> offers_;  // by tokens borrowed
   std::uint64_t virtual_ = 0;                             // of loans
 };
+
+// What a cost adds to a tag: cost / weight in units of virtual time; `part` carries the remainder.
+inline std::uint64_t weigh(Tokens cost, std::uint64_t unit, std::uint64_t weight,
+                           std::uint64_t& part) {
+  using Wide = unsigned __int128;
+  const Wide units = Wide{cost.count()} * unit + part;
+  if (const auto few = static_cast<std::uint64_t>(units); few == units) [[likely]] {
+    part = few % weight;  // a 128-bit division is several times slower
+    return few / weight;
+  }
+  part = static_cast<std::uint64_t>(units % weight);
+  const Wide step = units / weight;
+  return step > UINT64_MAX ? UINT64_MAX : static_cast<std::uint64_t>(step);
+}
 
 // At the end of virtual time, after centuries of debt, the order is by turns.
 inline void advance(std::uint64_t& tag, std::uint64_t step) {

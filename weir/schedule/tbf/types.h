@@ -51,6 +51,7 @@ struct Queue;
 struct Reservation;
 struct RuleState;
 struct Share;
+struct ShareNode;
 
 inline std::size_t index(Head head) { return static_cast<std::size_t>(head); }
 
@@ -150,12 +151,19 @@ class Receipt {
       : word_(std::uint64_t{payers} << kPartBits | parts) {}
   static Receipt of(std::uint64_t word) { return Receipt(word); }
 
+  // In a tree of shares: the nodes that borrowed (ShareTree::lend).
+  Receipt with_borrowers(std::uint8_t nodes) const {
+    return Receipt(word_ | std::uint64_t{nodes} << kBorrowersShift);
+  }
+  std::uint8_t borrowers() const { return static_cast<std::uint8_t>(word_ >> kBorrowersShift); }
+
   std::uint64_t word() const { return word_; }
   bool paid(std::uint64_t any_of) const { return (word_ & any_of) != 0; }
   std::uint32_t payers() const { return static_cast<std::uint32_t>(word_ >> kPartBits); }
 
  private:
   static constexpr unsigned kPartBits = 8;
+  static constexpr unsigned kBorrowersShift = kPartBits + 32;
   explicit Receipt(std::uint64_t word) : word_(word) {}
   std::uint64_t word_;
 };
@@ -235,6 +243,9 @@ struct Extra {
   Class* reserving = nullptr;
   Queue* queue = nullptr;  // whose Extra this is
   HeapHook reserve_hook;   // in the order of its reservation
+  // In a tree of shares, the leaf of its job, and the node that its own fields name above it.
+  ShareNode* leaf = nullptr;
+  ShareNode* above = nullptr;
 };
 
 struct Queue {
@@ -245,6 +256,7 @@ struct Queue {
     kFirst,   // first at the bucket `at`, in the heap of wake-ups
     kBehind,  // behind another at the bucket `at`
     kSpare,   // has neither share nor limit: runs when nothing else does
+    kTree,    // within its limits, in a tree of shares
   };
 
   void prefetch() const {
@@ -301,6 +313,11 @@ struct Queue {
   Class own;
 };
 
+// A request of the queue runs.
+inline void count_all(Queue& queue, const Request& request, Instant now) {
+  queue.each_class([&](Class& used) { used.totals.start(request.starting(now)); });
+}
+
 using QueueList = boost::intrusive::list<
     Queue,
     boost::intrusive::member_hook<Queue, boost::intrusive::list_member_hook<>, &Queue::link>>;
@@ -353,6 +370,7 @@ struct Share {
   std::uint32_t busy = 0;  // queues with requests
   bool active = false;     // set by the controller
   HeapHook lend_hook;
+  ShareNode* leaf = nullptr;  // in a tree of shares, which has the bucket and the tags
 };
 
 // The paces of a rule: the common one, and those of classes with their own.

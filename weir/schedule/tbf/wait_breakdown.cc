@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weir/schedule/tbf/wait_breakdown.h"
 
+#include <algorithm>
 #include <string_view>
+
+#include "weir/schedule/tbf/tree_queues.h"
 
 namespace weir {
 
@@ -49,8 +52,16 @@ std::uint64_t WaitBreakdown::add_delays(const Queue& queue, Order order, Instant
     add(lacks_share ? Delay::kShare : Delay::kLimit, wait.counted, all);
     return all;
   }
-  if (queue.place != Queue::Place::kReady || order == Order::kLater) {
-    add(Delay::kOrder, wait.counted, all);
+  // Its length has been the same since it was last counted.
+  std::uint64_t counted = wait.counted;
+  if (queue.place == Queue::Place::kTree) {
+    counted = shared_until(queue, now);
+    add(Delay::kShare, wait.counted, counted);
+  } else if (queue.place != Queue::Place::kReady) {
+    order = Order::kLater;
+  }
+  if (order == Order::kLater) {
+    add(Delay::kOrder, counted, all);
     return all;
   }
   // Its length has been the same since it became first, or since it was last counted.
@@ -59,14 +70,23 @@ std::uint64_t WaitBreakdown::add_delays(const Queue& queue, Order order, Instant
     const std::uint64_t then = wait.stood(at);
     return static_cast<std::int64_t>(then - least) < 0 ? least : then;
   };
-  const std::uint64_t first = stood(first_since_[index(queue.head)], wait.counted);
+  const std::uint64_t first = stood(first_since_[index(queue.head)], counted);
   const std::uint64_t refused = stood(root_refused_, first);
   const std::uint64_t paid = stood(root_until_, refused);
-  add(Delay::kOrder, wait.counted, first);
+  add(Delay::kOrder, counted, first);
   add(Delay::kSlot, first, refused);
   add(Delay::kRoot, refused, paid);
   add(Delay::kSlot, paid, all);
   return all;
+}
+
+// In a tree, all nodes above a queue have paid since the last of them could.
+std::uint64_t WaitBreakdown::shared_until(const Queue& queue, Instant now) const {
+  const QueueWait& wait = wait_of(queue);
+  const Instant at = std::min(now, TreeQueues::pays_at(*queue.extra->leaf));
+  if (at <= wait.begun) return wait.counted;
+  const std::uint64_t until = wait.stood(at);
+  return static_cast<std::int64_t>(until - wait.counted) < 0 ? wait.counted : until;
 }
 
 void WaitBreakdown::count_first(Queue& queue, Instant now) {

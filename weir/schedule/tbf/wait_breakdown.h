@@ -102,6 +102,7 @@ class WaitBreakdown {
   }
   QueueWait& wait_of(const Queue& queue) { return waits_[queue.watch - 1U]; }
   const QueueWait& wait_of(const Queue& queue) const { return waits_[queue.watch - 1U]; }
+  std::uint64_t shared_until(const Queue& queue, Instant now) const;
   std::uint64_t add_delays(const Queue& queue, Order order, Instant now, DelaySums& sums) const;
 
   std::vector<QueueWait> waits_;
