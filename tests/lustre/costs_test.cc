@@ -42,14 +42,13 @@ struct Shares {
 class Server {
  public:
   Server(sim::LustreServer::Options options, const lustre::Service& service,
-         lustre::Costing costing, std::vector<Load> loads)
+         const lustre::Costing& costing, std::vector<Load> loads)
       : server_(std::move(options), Rng(7)),
         tree_(server_),
         loads_(std::move(loads)),
         names_(*lustre::Names::read("weir", "")),
         driver_(
-            with(service, std::move(costing)), tree_, names_,
-            [](std::string_view) { return Result<void>{}; },
+            with(service, costing), tree_, names_, [](std::string_view) { return Result<void>{}; },
             [](std::string_view, std::string_view) {}) {
     EXPECT_TRUE(server_.write(service.policies, "tbf jobid", now_));
     for (std::size_t i = 0; i < loads_.size(); ++i) {
@@ -92,10 +91,11 @@ class Server {
   }
 
  private:
-  static lustre::Driver::Options with(const lustre::Service& service, lustre::Costing costing) {
+  static lustre::Driver::Options with(const lustre::Service& service,
+                                      const lustre::Costing& costing) {
     lustre::Driver::Options options;
     options.service = &service;
-    options.costing = std::move(costing);
+    options.costing = costing;
     return options;
   }
   void send(std::uint64_t load) {
@@ -185,8 +185,8 @@ TEST(LustreMds, JobsOfTheSameSizeGetTheSameTime) {
 
 // A table that says the same as the clock has the same effect; with equal costs mkdir is cheap.
 TEST(LustreMds, CostsOfATable) {
-  const auto part_of_make = [](lustre::Costing costing) {
-    Server server(mds(), lustre::kMdtService, std::move(costing), kOperationLoads);
+  const auto part_of_make = [](const lustre::Costing& costing) {
+    Server server(mds(), lustre::kMdtService, costing, kOperationLoads);
     EXPECT_TRUE(server.driver().set_nodes(JobId("stat"), 3));
     const Shares shares = server.run(std::chrono::seconds{30}, std::chrono::seconds{15});
     return shares.seconds.at("make") / shares.total();

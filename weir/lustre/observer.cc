@@ -62,8 +62,8 @@ Result<Costing> Costing::parse(std::string_view text) {
   return costing;
 }
 
-Observer::Observer(const Service& service, Costing costing, Keeps keeps)
-    : service_(service), costing_(std::move(costing)), keeps_(std::move(keeps)) {}
+Observer::Observer(const Service& service, const Costing& costing, Keeps keeps)
+    : service_(service), costing_(costing), keeps_(std::move(keeps)) {}
 
 Observer::Target& Observer::target_of(const std::string& name) {
   const auto [found, is_new] = targets_.try_emplace(name);

@@ -64,7 +64,8 @@ class Observer {
 
   using Keeps = std::function<bool(const JobId&)>;
 
-  explicit Observer(const Service& service = kOstService, Costing costing = {}, Keeps keeps = {});
+  explicit Observer(const Service& service = kOstService, const Costing& costing = {},
+                    Keeps keeps = {});
 
   // Sets everything in `round` but its rules.
   void count(const View& view, Instant now, RuleRound& round);

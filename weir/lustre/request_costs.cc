@@ -46,8 +46,8 @@ void RequestCosts::pass(Nanoseconds elapsed) {
     if (is_alone || kind.priced.requests == 0 || all.time == 0) continue;
     const Wide each = Wide{kind.priced.requests} * all.time;
     const Wide cost = (Wide{kind.priced.time} * all.requests * kOne + each / 2) / each;
-    kind.cost =
-        static_cast<std::uint64_t>(std::clamp<Wide>(cost, kOne / kFactorMax, kOne * kFactorMax));
+    kind.cost = static_cast<std::uint64_t>(
+        std::clamp<Wide>(cost, kOne / kFactorMax, Wide{kOne} * kFactorMax));
   }
 }
 
