@@ -384,7 +384,8 @@ class Real(MeasuredTest):
             with ganesha.Gateway(
                     self.nfs.port, *options, "--adaptive", "off",
                     "--rule", f"start here export={{{name}}} rate=999999 by=uid+export",
-                    "--rule", "start nets nid={*@tcp} rate=999999 by=subnet/24 layer=1") as gateway:
+                    "--rule", "start nets nid={*@tcp} rate=999999 by=subnet/24 layer=1",
+                    "--rule", "start each nid={*@tcp} rate=999999 by=export layer=2") as gateway:
                 learns = options[0] == "--mount-port"
                 mount_port = int(gateway.addresses[2].rpartition(":")[2]) if learns \
                     else self.nfs.mount_port
@@ -398,10 +399,11 @@ class Real(MeasuredTest):
                         self.assertLess(time.monotonic(), deadline, (name, version))
                         time.sleep(0.1)
                 self.assertGreater(gateway.requests_of(rule="nets"), 0)
-                shown = subprocess.run(
-                    [server.WEIR, "explain", "--control", gateway.control, "nets/127.0.0.0/24@tcp"],
-                    capture_output=True, text=True, check=False)
-                self.assertEqual(shown.returncode, 0, shown.stderr)
+                for asked in "nets/127.0.0.0/24@tcp", f"export={name}":
+                    shown = subprocess.run(
+                        [server.WEIR, "explain", "--control", gateway.control, asked],
+                        capture_output=True, text=True, check=False)
+                    self.assertEqual(shown.returncode, 0, shown.stderr)
 
     def test_a_user_is_limited_and_another_is_not(self):
         (self.nfs.export / "big").write_bytes(os.urandom(4 * MIB))

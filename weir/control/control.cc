@@ -115,6 +115,13 @@ struct Question {
   std::string asked_for = {};
 };
 
+constexpr std::string_view kExport = "export=";  // in front of a name
+
+Error no_export(std::string_view name, std::string_view service) {
+  return {std::errc::no_such_file_or_directory, "no export named " + quote(name),
+          service.empty() ? "" : "in service " + quote(service), "weir status --json lists them"};
+}
+
 // About the job that waits most of those that the export has served.
 Result<Question> question_of_export(serve::ServedExport& served, Instant now) {
   const JobStats& stats = served.service->target.stats();
@@ -486,7 +493,6 @@ void HttpControl::list_locks(const HttpRequest& request, const Reply& reply) {
 void HttpControl::explain(const HttpRequest& request, const Reply& reply) {
   const std::string name(request.find("name").value_or(""));
   const std::string service(request.find("service").value_or(""));
-  constexpr std::string_view kExport = "export=";
   if (!name.starts_with(kExport)) return explain_class({name, service}, reply);
   explain_export(name.substr(kExport.size()), service, reply);
 }
@@ -501,9 +507,7 @@ void HttpControl::explain_export(const std::string& name, const std::string& ser
           if (!service.empty() && served->service->name != service) break;
           return question_of_export(*served, server.now());
         }
-        return fail(std::errc::no_such_file_or_directory, "no export named " + quote(name),
-                    service.empty() ? "" : "in service " + quote(service),
-                    "weir status --json lists them");
+        return Question{std::string(kExport) + name, service};  // a class may be named so
       },
       [this, reply](const Result<Question>& question) {
         if (!question) return reply(error_response(question.error()));
@@ -526,6 +530,9 @@ void HttpControl::explain_class(const Question& question, const Reply& reply) {
     constexpr std::string_view kUid = "uid=";
     if (!found && name.starts_with(kUid)) {
       return explain_class({"job=uid." + name.substr(kUid.size()), service}, reply);
+    }
+    if (!found && name.starts_with(kExport)) {
+      return reply(error_response(no_export(name.substr(kExport.size()), service)));
     }
     if (!found) return reply(error_response(not_explained(*shot, service, name)));
     const std::string in = shot->services[found->service].name;

@@ -24,7 +24,6 @@
 #include "weir/classify/command.h"
 #include "weir/classify/limits.h"
 #include "weir/classify/nid.h"
-#include "weir/classify/share_level.h"
 #include "weir/pace/token_bucket.h"
 #include "weir/schedule/rule_view.h"
 
@@ -35,7 +34,7 @@ struct Sharing {
   Cost cost;            // what a request takes from a share and from the root
   bool lending = true;  // a request that lacks only its share may run when nothing else is ready
   // The levels of a tree above the jobs, top first; none: shares of jobs alone.
-  std::vector<ShareLevel> levels = {};
+  std::vector<FieldSet> levels = {};
 };
 
 struct RuleOptions {

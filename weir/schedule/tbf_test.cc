@@ -303,6 +303,33 @@ TEST(Tbf, InventedJobsShareOneClassBeyondTheBoundAndBuyNoBursts) {
   EXPECT_EQ(bench.tbf.overflowed(), 990U);
 }
 
+TEST(Tbf, TheOverflowClassIsNotThatOfTheUserZero) {
+  RuleOptions options = Bench::lustre_depths();
+  options.classes_max = 4;
+  Bench bench("generic", options);
+  ASSERT_EQ(bench.command("start all jobid={*} rate=1 by=uid"), 0);
+  const auto admit = [&](std::uint32_t uid) {
+    Attributes attributes;
+    attributes.job = JobId("j" + std::to_string(uid));
+    attributes.uid = uid;
+    bench.admit(attributes, kStart);
+  };
+  for (std::uint32_t uid = 0; uid < 20; ++uid) {
+    for (int i = 0; i < 5; ++i) admit(uid);
+  }
+  bench.run_at(kStart);
+  EXPECT_EQ(bench.times_ms("j0").size(), 3U) << "its own tokens, whatever others take";
+  std::vector<bool> overflows;
+  bench.tbf.visit_classes(0, 100, kStart, [&](const ClassView& view) {
+    if (view.rule.name() != "all") return;
+    overflows.push_back(view.is_overflow);
+    EXPECT_EQ(view.totals.served, 3U);
+    if (view.is_overflow) EXPECT_EQ(view.key, Attributes{}.only({}));
+  });
+  std::sort(overflows.begin(), overflows.end());
+  EXPECT_EQ(overflows, (std::vector<bool>{false, false, false, false, true}));
+}
+
 TEST(Tbf, AFloodOfInventedJobsTakesBoundedMemory) {
   RuleOptions options = Bench::lustre_depths();
   options.classes_max = 10;

@@ -21,7 +21,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-std::vector<ShareLevel> projects_and_users() { return {{Field::kProjid}, {Field::kUid}}; }
+std::vector<FieldSet> projects_and_users() { return {{Field::kProjid}, {Field::kUid}}; }
 
 enum class Lending : std::uint8_t { kOff, kOn };
 

@@ -20,7 +20,8 @@ const Rule* rule_of(const tbf::Class& used) {
 
 // Whether it is the overflow class of its rule.
 bool is_overflow(const tbf::LoneClass& lone) {
-  return lone.by == Attributes{}.only({}) && !lone.state()->by.empty();
+  const FieldSet by = lone.state()->by;
+  return !by.empty() && lone.by == tbf::overflow_key(by);
 }
 
 void count_waiting(const tbf::Queue& queue, const Rule& rule, Nanoseconds time, ClassLoad& load) {
@@ -84,7 +85,7 @@ std::optional<std::size_t> Tbf::visit_classes(
   const auto show = [&](Class& used, const Attributes& key, bool overflows) {
     const Shapes& shapes = used.pace->shapes;
     ClassView view{.rule = *rule_of(used),
-                   .key = key,
+                   .key = overflows ? Attributes{}.only({}) : key,
                    .is_overflow = overflows,
                    .ops = shapes.ops,
                    .bytes = shapes.bytes,

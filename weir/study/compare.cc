@@ -22,8 +22,7 @@ constexpr std::array<MetricText, kMetrics> kTexts = {{
      "what a job lacks of its part by nodes, as a fraction, in every second in which it has "
      "requests waiting all the time and another job is active",
      false},
-    {"shortfall_worst", "Entitlement error over 1 s, worst",
-     "the same in the worst second", false},
+    {"shortfall_worst", "Entitlement error over 1 s, worst", "the same in the worst second", false},
     {"bursty_p99_ms", "p99 latency of bursty jobs, ms",
      "from arrival to completion, of all requests of jobs that have no continuous process", false},
     {"bursty_p999_ms", "p99.9 latency of bursty jobs, ms", "the same", false},

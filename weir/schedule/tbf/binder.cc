@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "weir/classify/share_level.h"
 #include "weir/schedule/tbf/tree_queues.h"
 
 namespace weir::tbf {
@@ -83,8 +84,8 @@ Queue& Binder::find(const Attributes& attributes, Head head, Instant now) {
 }
 
 Class* Binder::class_of(const RuleState& state, const Attributes& key) const {
-  Queue* const host =
-      state.by == key_ ? index_->find(PackedKey(key, key_), Head::kRegular) : nullptr;
+  const bool has_host = state.by == key_ && (key_.empty() || key != overflow_key(key_));
+  Queue* const host = has_host ? index_->find(PackedKey(key, key_), Head::kRegular) : nullptr;
   return classes_.find(state, key, host);
 }
 
@@ -200,7 +201,7 @@ Class& Binder::use_class(const Rule& rule, Queue& queue, const Attributes& attri
   if (chosen == nullptr && classes_.size() >= classes_max_ && !make_room(now)) {
     // Invented ids must not gain bursts: those beyond the bound share one class of their rule.
     ++overflowed_;
-    by = Attributes{}.only({});
+    by = overflow_key(rule.by());
     host = nullptr;
     chosen = classes_.find(state, by, host);
   }

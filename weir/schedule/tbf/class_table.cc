@@ -5,6 +5,12 @@
 
 namespace weir::tbf {
 
+Attributes overflow_key(FieldSet by) {
+  Attributes key = Attributes{}.only({});
+  if (!by.empty()) key.nid.net_number = UINT32_MAX;  // of no network
+  return key;
+}
+
 Class* ClassTable::find(const RuleState& state, const Attributes& by, Queue* host) const {
   if (host != nullptr && !host->own.is_vacant() && host->own.state() == &state) return &host->own;
   const auto found = lone_.find({&state, by});

@@ -27,6 +27,10 @@
 
 namespace weir::tbf {
 
+// The key of the class that a rule with these keys uses when no class can be created. No request
+// has it: all zero would be the key of uid 0 and of the empty job id.
+Attributes overflow_key(FieldSet by);
+
 class ClassTable {
  public:
   // REQUIRES: the rules outlive it.

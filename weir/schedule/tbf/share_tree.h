@@ -53,7 +53,6 @@
 #include "weir/base/quantity.h"
 #include "weir/base/rate.h"
 #include "weir/base/time.h"
-#include "weir/classify/share_level.h"
 #include "weir/pace/token_bucket.h"
 
 namespace weir::tbf {
@@ -139,7 +138,7 @@ struct ShareInner {
 
 class ShareTree {
  public:
-  static constexpr std::size_t kLevelsMax = kShareLevelsMax;
+  static constexpr std::size_t kLevelsMax = 8;
 
   // `levels`: of inner nodes; `unit`: of virtual time, for a token of weight 1; `ahead_max`: how
   // far reservations may move a tag ahead of virtual time; without lending no leaf borrows.

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "weir/classify/share_level.h"
+
 namespace weir::tbf {
 
 TreeQueues::TreeQueues(const Sharing& sharing, std::uint64_t unit, std::uint64_t ahead_max)
@@ -11,7 +13,7 @@ TreeQueues::TreeQueues(const Sharing& sharing, std::uint64_t unit, std::uint64_t
 
 ShareNode& TreeQueues::hold(const Attributes& attributes) {
   ShareNode* node = &tree_.root();
-  for (const ShareLevel& level : levels_) node = &tree_.inner(*node, node_name(level, attributes));
+  for (const FieldSet level : levels_) node = &tree_.inner(*node, node_name(level, attributes));
   tree_.hold(*node);
   return *node;
 }

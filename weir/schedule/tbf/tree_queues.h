@@ -24,7 +24,7 @@
 
 #include "weir/base/heap.h"
 #include "weir/base/time.h"
-#include "weir/classify/share_level.h"
+#include "weir/classify/attributes.h"
 #include "weir/schedule/rule_engine.h"
 #include "weir/schedule/tbf/share_tree.h"
 #include "weir/schedule/tbf/types.h"
@@ -94,7 +94,7 @@ class TreeQueues {
   Queue* next_behind(const ShareNode& leaf, std::size_t rank);
   void forget_empty(Behinds::iterator found);
 
-  std::vector<ShareLevel> levels_;
+  std::vector<FieldSet> levels_;
   ShareTree tree_;
   Behinds behind_;  // of jobs with several queues
 };
