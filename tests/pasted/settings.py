@@ -58,6 +58,16 @@ until [ -e /tmp/oss/control ]; do kill -0 $!; sleep 0.02; done
 mount --bind /tmp/oss/proc/fs /proc/fs
 mount --bind /tmp/oss/sys/kernel/debug /sys/kernel/debug
 """
+# A model of an MDS in its place, until END_MDS.
+MDS = """
+mkdir /tmp/mds
+ASAN_OPTIONS=detect_leaks=0 "$WEIR_BUILD_DIR/tests/lustrefs" /tmp/mds cpts=2 tbf=jobid \
+  mds=500 mds-tbf=jobid mds-job=cp.0,mkdir,4,4 &
+until [ -e /tmp/mds/control ]; do kill -0 $!; sleep 0.02; done
+mount --bind /tmp/mds/proc/fs /proc/fs
+mount --bind /tmp/mds/sys/kernel/debug /sys/kernel/debug
+"""
+END_MDS = "umount /proc/fs /sys/kernel/debug"
 DRIVEN = """
 weir lustre run &
 driver=$!
@@ -123,8 +133,8 @@ BEFORE = {
     f"{MAN}-explain.1.pod": {
         "": f"{serving('--capacity 4000')}\nweir rule start dd 'jobid={{dd.*}}' rate=100\n"
             f"{load('dd.500')}\n"
-            "until weir explain dd.500 | grep -qx \"dd.500 is limited by .* operations/s)\"\n"
-            "do sleep 0.1; done"},
+            # Until it has been served for some seconds, as on the page.
+            "until weir explain dd.500 | grep -q '^served .* MB;'; do sleep 0.1; done"},
     f"{MAN}-job.1.pod": {"": serving()},
     f"{MAN}-lctl.1.pod": {"": serving("--lock 127.0.0.1:10811 --lock-state locks")},
     f"{MAN}-ledger.1.pod": {
@@ -143,7 +153,9 @@ BEFORE = {
     },
     f"{MAN}-lustre.1.pod": {"": "mount -t tmpfs none /var/tmp" + LUSTRE + SQUEUE,
                             "weir lustre explain": DRIVEN,
-                            "weir lustre run --slurm": NOT_DRIVEN},
+                            "weir lustre run --slurm": NOT_DRIVEN,
+                            "weir lustre run --service mdt": MDS,
+                            "printf 'ior.500 16": END_MDS},
     f"{MAN}-nfs.1.pod": {"": "echo 10.0.0.5 nfs.example.org >>/etc/hosts"},
     f"{MAN}-rule.1.pod": {"": serving()},
     f"{MAN}-rules.1.pod": {"": "echo 'start dd jobid={dd.*} rate=100' >site.rules"},

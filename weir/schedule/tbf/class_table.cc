@@ -13,8 +13,8 @@ Attributes overflow_key(FieldSet by) {
 
 Class* ClassTable::find(const RuleState& state, const Attributes& by, Queue* host) const {
   if (host != nullptr && !host->own.is_vacant() && host->own.state() == &state) return &host->own;
-  const auto found = lone_.find({&state, by});
-  return found == lone_.end() ? nullptr : found->second.get();
+  const auto found = lone_.find(Key{&state, by});
+  return found == lone_.end() ? nullptr : found->get();
 }
 
 Class& ClassTable::make(RuleState& state, const Attributes& by, Queue* host, Instant now) {
@@ -40,8 +40,7 @@ Class& ClassTable::make(RuleState& state, const Attributes& by, Queue* host, Ins
 void ClassTable::keep(std::unique_ptr<LoneClass> lone) {
   lone->place = order_.size();
   order_.push_back(lone.get());
-  const Key key{lone->state(), lone->by};
-  lone_.emplace(key, std::move(lone));
+  lone_.insert(std::move(lone));
 }
 
 Pace& ClassTable::own_pace(Class& used, const Attributes& by) {
@@ -95,12 +94,11 @@ void ClassTable::vacate(Class& gone) {
 
 // REQUIRES: used by no queue, and not in the list of unused classes.
 void ClassTable::forget(LoneClass& gone) {
-  const Key key{gone.state(), gone.by};
+  const auto kept = lone_.extract(lone_.find(Key{gone.state(), gone.by}));
   order_.back()->place = gone.place;
   order_[gone.place] = order_.back();
   order_.pop_back();
   vacate(gone);
-  lone_.erase(key);
 }
 
 void ClassTable::forget_one_unused(Instant now) {

@@ -16,7 +16,7 @@
 #include <memory>
 #include <vector>
 
-#include <absl/container/flat_hash_map.h>
+#include <absl/container/flat_hash_set.h>
 #include <boost/intrusive/list.hpp>
 
 #include "weir/base/time.h"
@@ -73,12 +73,25 @@ class ClassTable {
  private:
   struct Key {
     const RuleState* rule;
-    Attributes by;
-    bool operator==(const Key&) const = default;
+    const Attributes& by;
+    bool operator==(const Key& other) const { return rule == other.rule && by == other.by; }
   };
+  // Classes have their keys themselves, so that a class needs no second copy here.
+  static Key key_of(const Key& key) { return key; }
+  static Key key_of(const std::unique_ptr<LoneClass>& lone) { return {lone->state(), lone->by}; }
   struct KeyHash {
-    std::size_t operator()(const Key& key) const {
+    using is_transparent = void;
+    template <class T>
+    std::size_t operator()(const T& one) const {
+      const Key key = key_of(one);
       return hash_words(key.by.hash(), reinterpret_cast<std::uintptr_t>(key.rule));
+    }
+  };
+  struct SameKey {
+    using is_transparent = void;
+    template <class T, class U>
+    bool operator()(const T& one, const U& other) const {
+      return key_of(one) == key_of(other);
     }
   };
 
@@ -86,7 +99,7 @@ class ClassTable {
   void forget(LoneClass& gone);
 
   RuleTable& rules_;
-  absl::flat_hash_map<Key, std::unique_ptr<LoneClass>, KeyHash> lone_;
+  absl::flat_hash_set<std::unique_ptr<LoneClass>, KeyHash, SameKey> lone_;
   std::vector<LoneClass*> order_;  // the same as lone_, to be visited in steps
   // Classes that no queue uses, most recently used last.
   boost::intrusive::list<
