@@ -16,7 +16,7 @@ namespace {
 using namespace weir;
 
 Attributes sample() {
-  return {JobId("dd.500"), parse_nid("10.0.0.1@tcp").value(), 4, 500, 500, 100, 0};
+  return {JobId("dd.500"), parse_nid("10.0.0.1@tcp").value(), 4, 500, 500, 100, 0, {}};
 }
 
 // A rule as listed, with its rate in the form that its conditions require.
