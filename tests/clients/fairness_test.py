@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fairness and fidelity, counted by the clients, over a few seconds of the release build."""
-import os
 import pathlib
-import subprocess
-import tempfile
-import time
 import unittest
 
 import server as s
@@ -91,34 +87,6 @@ class Fidelity(MeasuredTest):
                 rate = fio([("x", server.uri("a"), "--iodepth=32")], 3)["x"]
             return None if 1980 <= rate <= 2020 else rate
         self.measure(attempt)
-
-
-class Limiter(MeasuredTest):
-    is_light = True
-    RATE = 100 << 20
-
-    def bandwidth(self, bps, seconds):
-        """Bytes per second that come out of weir limit, after the first ones."""
-        with tempfile.NamedTemporaryFile() as file:
-            file.truncate(self.RATE * seconds)
-            command = [BINARY, "limit", "-q", "--bps", bps, "--", file.name]
-            with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
-                os.read(child.stdout.fileno(), 1 << 20)
-                total, begun = 0, time.monotonic()
-                while piece := os.read(child.stdout.fileno(), 1 << 20):
-                    total += len(piece)
-                    took = time.monotonic() - begun
-        return total / took
-
-    def inexact(self, bps, seconds):
-        rate = self.bandwidth(bps, seconds)
-        return None if 0.995 * self.RATE <= rate <= 1.005 * self.RATE else rate
-
-    def test_weir_limit_keeps_a_bandwidth(self):
-        self.measure(lambda: self.inexact("100MiB", 5))
-
-    def test_one_percent_is_seen(self):
-        self.assertTrue(self.inexact("99MiB", 2))
 
 
 if __name__ == "__main__":
