@@ -259,23 +259,40 @@ Pick Tbf::finish(Head head, Instant now) {
   return {nullptr, next};
 }
 
+// The usual case needs none of the functions below: neither tree, root, reservation nor group.
 Pick Tbf::pick(Head head, Instant now, Urge urge) {
+  if (urge != Urge::kInTime || shares_.tree() != nullptr) [[unlikely]]
+    return pick_otherwise(head, now, urge);
+  run_.wake(now);
+  Queue* const queue = run_.ready(head);
+  if (queue == nullptr || !queue->is_simple() || root_.exists() || run_.reserves().has_any() ||
+      run_.falls_back(*queue, now)) {
+    return pick_in_order(head, now);
+  }
+  Request& first = queue->requests.front();
+  if (serve_simple(*queue, first, now)) [[likely]]
+    return {&first, kNever};
+  return pick_in_order(head, now);
+}
+
+Pick Tbf::pick_otherwise(Head head, Instant now, Urge urge) {
   if (urge == Urge::kForce) return force(head, now);
   if (urge == Urge::kFinish) return finish(head, now);
-  if (shares_.tree() != nullptr) [[unlikely]]
-    return pick_in_tree(head, now, urge);
-  if (urge == Urge::kBorrow) {
-    const Pick borrower = serve_borrower(head, now);
-    if (borrower.request != nullptr || borrower.until != kNever) return borrower;
-    const Pick spare = serve_spare(head, now);
-    if (spare.request != nullptr || spare.until != kNever) return spare;
-    if (!shares_.has_offers()) root_.rest();  // waiting queues wait for their own limits
-    return borrower;
-  }
+  if (shares_.tree() != nullptr) return pick_in_tree(head, now, urge);
+  const Pick borrower = serve_borrower(head, now);
+  if (borrower.request != nullptr || borrower.until != kNever) return borrower;
+  const Pick spare = serve_spare(head, now);
+  if (spare.request != nullptr || spare.until != kNever) return spare;
+  if (!shares_.has_offers()) root_.rest();  // waiting queues wait for their own limits
+  return borrower;
+}
+
+// Reservations first, then the ready queues, those of the preferred group before others.
+Pick Tbf::pick_in_order(Head head, Instant now) {
   // A queue that could not pay may have released another one.
   for (;;) {
     run_.wake(now);
-    if (head == Head::kRegular && run_.reserves().next_at(head) <= now) [[unlikely]] {
+    if (head == Head::kRegular && run_.reserves().next_at(head) <= now) {
       const Pick reserved = serve_reserved(head, now);
       if (reserved.request != nullptr) return reserved;
     }

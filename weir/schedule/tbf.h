@@ -186,6 +186,8 @@ class Tbf final : public RuleEngine {
   auto& busy(Head head) { return busy_[index(head)]; }
 
   // Deciding (tbf.cc)
+  Pick pick_otherwise(Head head, Instant now, Urge urge);
+  Pick pick_in_order(Head head, Instant now);
   Pick serve_ready(Head head, Instant now);
   Pick serve_later(Instant now);
   Pick serve_reserved(Head head, Instant now);

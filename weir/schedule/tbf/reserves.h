@@ -36,6 +36,7 @@ class Reserves {
   }
   // The queue to run on this head, or nullptr.
   Queue* first(Head head, Instant now);
+  bool has_any() const { return !lines_[0].empty() || !lines_[1].empty(); }
   // When there may be one; kNever if none is offered.
   Instant next_at(Head head) const {
     const auto& lines = lines_[index(head)];
