@@ -148,6 +148,14 @@ class Verdicts(Asking):
         self.assertRegex(" ".join(told["standing"]),
                          r"1 of 10 nodes, entitled to 100 operations/s share now \d+ operations/s")
 
+    def test_it_has_all_that_others_leave(self):
+        it = self.serve(*MEMORY, "--capacity", "1000", "--rule", "start held jobid={held} rate=50")
+        self.load(it, "held")
+        self.load(it, "large", depth=64)
+        self.expect(it, "large", "root", r"(large has all of the capacity of service ost_io, 1,000 "
+                                         r"operations/s, that other jobs leave|service ost_io is "
+                                         r"at its capacity of 1,000 operations/s, .*)$", least=3000)
+
     def test_the_device_is_at_its_capacity(self):
         it = self.serve(*PLAIN, "--capacity", "300")
         self.load(it, "dd.0")

@@ -199,6 +199,16 @@ std::optional<UsageHistory::View> UsageHistory::view(std::string_view service,
   return view;
 }
 
+std::optional<UsageSums> UsageHistory::last_second(std::string_view service,
+                                                   std::string_view name) const {
+  const Service* const of = find(service);
+  if (of == nullptr || complete(Resolution::kSeconds) == 0) return std::nullopt;
+  const auto found = of->classes.find(name);
+  if (found == of->classes.end()) return std::nullopt;
+  const UsageStep step = found->second->fine.get(now_);
+  return UsageSums{step.served(), step.bytes(), step.waited_us() * 1000};
+}
+
 std::vector<std::string> UsageHistory::busiest(std::string_view service, Resolution resolution,
                                                Order order, std::size_t count) const {
   const Service* const of = find(service);

@@ -149,6 +149,8 @@ class UsageHistory {
   // Names of up to `count` classes with the largest sums in that time, largest first.
   std::vector<std::string> busiest(std::string_view service, Resolution resolution, Order order,
                                    std::size_t count) const;
+  // Of a class in the second before the last sample; none: it is not kept, or too new.
+  std::optional<UsageSums> last_second(std::string_view service, std::string_view name) const;
   const std::deque<Mark>& marks() const { return marks_; }
   std::size_t size() const { return series_.size(); }
 

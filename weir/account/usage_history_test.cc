@@ -52,6 +52,7 @@ TEST(UsageHistory, AStepHasTheDifferenceOfTwoSamples) {
   EXPECT_EQ(seen.end, at(103));
   EXPECT_EQ(seen.step, seconds{1});
   EXPECT_FALSE(history.view("t", Resolution::kSeconds, {}));
+  EXPECT_FALSE(history.last_second("s", "c")) << "it is not kept";
 }
 
 TEST(UsageHistory, ALateSampleIsDividedAmongItsSteps) {

@@ -226,6 +226,7 @@ class HttpControl final : public Control {
   using Taken = std::function<void(Result<Snapshot>)>;
   void take(const std::shared_ptr<SnapshotTaker>& taker, Taken then);
   void take_snapshot();
+  void add_rates();
   void hand_out(const Result<const Snapshot*>& shot, std::uint64_t changes);
   void publish_event();
   void sample_waits();
@@ -263,6 +264,7 @@ class HttpControl final : public Control {
   std::uint64_t shot_changes_ = 0;
   ClassRates rates_;
   Clock::time_point classes_read_at_ = Clock::time_point::min();
+  bool has_rates_ = false;  // of shot_
   WaitHistory history_;
   UsageHistory usage_;
   bool is_sampling_ = false;
@@ -441,7 +443,10 @@ void HttpControl::get(const HttpRequest& request, const Reply& reply) {
   if (is_lock_list_path(request.path)) return list_locks(request, reply);
   if (is_history_path(request.path)) return list_history(request, reply);
   if (is_snapshot_path(request.path)) {
-    if (request.path.ends_with("/classes")) classes_read_at_ = Clock::now();
+    if (request.path.ends_with("/classes")) {
+      classes_read_at_ = Clock::now();
+      add_rates();  // the first reader of classes may get the snapshot of another reader
+    }
     return with_snapshot([this, request, reply](const Result<const Snapshot*>& shot) {
       if (!shot) return reply(error_response(shot.error()));
       reply(answer_from(**shot, request, version_, generation_name()));
@@ -835,10 +840,16 @@ void HttpControl::take_snapshot() {
     shot_ = std::move(*shot);
     if (locks_ != nullptr) shot_->locks = locks_->view();
     shot_at_ = Clock::now();
-    if (shot_at_ < classes_read_at_ + ClassRates::kWindowMax) rates_.update(*shot_);
+    has_rates_ = false;
+    if (shot_at_ < classes_read_at_ + ClassRates::kWindowMax) add_rates();
     shot_changes_ = changes;
     hand_out(&*shot_, changes);
   });
+}
+
+void HttpControl::add_rates() {
+  if (!shot_ || std::exchange(has_rates_, true)) return;
+  rates_.update(*shot_, usage_);
 }
 
 // Takes the snapshot in steps, each a separate command, so that requests run between them.

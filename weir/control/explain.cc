@@ -242,15 +242,44 @@ Verdict limited(const ServiceSnapshot& service, const Explained& explained, cons
           .limited_by = by->name()};
 }
 
+// What the job is entitled to of the capacity; none: the weights of all jobs are not known.
+std::optional<std::uint64_t> entitlement_of(const ServiceSnapshot& service,
+                                            const JobSnapshot& job) {
+  const auto& weights = service.share_weights;
+  if (!job.share || !service.capacity || !weights || weights->sum < job.weight) return {};
+  return static_cast<std::uint64_t>(static_cast<unsigned __int128>(*service.capacity) * job.weight /
+                                    weights->sum);
+}
+
+// Whether another job wants some of the capacity that this one has: requests of it wait, and
+// mostly not for a limit of a rule.
+bool has_rivals(const ServiceSnapshot& service, const JobSnapshot& job) {
+  return std::any_of(service.waits.begin(), service.waits.end(), [&](const WaitView& wait) {
+    if (wait.waiting == 0 || wait.key.job == job.job) return false;
+    const std::uint64_t all =
+        std::accumulate(wait.delays.begin(), wait.delays.end(), std::uint64_t{0});
+    return wait.delays[static_cast<std::size_t>(Delay::kLimit)] <= all / 2;
+  });
+}
+
 Verdict out_of_share(const ServiceSnapshot& service, const JobSnapshot* job,
                      const std::string& who) {
   if (job == nullptr || !job->share) {
     return {"share", who + " uses all of its share of the capacity", ""};
   }
+  // Then every loan is this job's, and a larger share would only replace them.
+  if (service.adaptive == "on" && service.capacity && !has_rivals(service, *job)) {
+    return {"root",
+            fmt::format("{} has all of the capacity of service {}, {}, that other jobs leave", who,
+                        service.name, tokens_rate(*service.capacity, service)),
+            ""};
+  }
   std::string text =
       fmt::format("{} uses all of its share of the capacity, {} for {} node{}", who,
-                  tokens_rate(*job->share, service), job->nodes, job->nodes == 1 ? "" : "s");
-  if (job->record < 0) {
+                  tokens_rate(three_digits(*job->share), service), job->nodes,
+                  job->nodes == 1 ? "" : "s");
+  const auto entitled = entitlement_of(service, *job);
+  if (job->record < 0 && entitled && *job->share < *entitled) {
     text += fmt::format(", and repays {} tokens to other jobs",
                         count_words(three_digits(static_cast<std::uint64_t>(-job->record))));
   }
@@ -495,13 +524,10 @@ std::vector<std::string> standing_of(const ServiceSnapshot& service, const JobSn
   const auto tokens = [](std::int64_t number) {
     return count_words(three_digits(static_cast<std::uint64_t>(std::abs(number)))) + " tokens";
   };
-  const auto& weights = service.share_weights;
-  const bool is_weighed = job.share && service.capacity && weights && weights->sum >= job.weight;
-  if (is_weighed) {
-    const auto entitled = static_cast<std::uint64_t>(
-        static_cast<unsigned __int128>(*service.capacity) * job.weight / weights->sum);
+  if (const auto owned = entitlement_of(service, job)) {
+    const std::uint64_t entitled = *owned;
     all.push_back(fmt::format("{} of {} {}, entitled to {}", count_words(job.weight),
-                              count_words(weights->sum),
+                              count_words(service.share_weights->sum),
                               job.weight == job.nodes ? "nodes" : "parts by weight",
                               tokens_rate(three_digits(entitled), service)));
     const std::string now = "share now " + tokens_rate(three_digits(*job.share), service);

@@ -139,6 +139,42 @@ TEST(Explain, AtTheCapacityAJobThatGetsItsShareUsesItUp) {
   EXPECT_EQ(told.cure, "");
 }
 
+TEST(Explain, ALargerShareHelpsOnlyWhileOtherJobsWantTheCapacity) {
+  World world;
+  ServiceSnapshot& service = world.service();
+  service.adaptive = "on";
+  const WaitSpan span = world.waited(Delay::kShare);
+  Verdict told = world.verdict(span);
+  EXPECT_EQ(told.cause, "root");
+  EXPECT_EQ(told.text,
+            "dd.0 has all of the capacity of service ost_io, 4,000 operations/s, that other jobs "
+            "leave");
+  EXPECT_EQ(told.cure, "");
+  WaitView held{.waiting = 5, .begun = instant_at(0), .delays = {900}};
+  held.key.job = JobId("held");
+  service.waits.push_back(held);
+  EXPECT_EQ(world.verdict(span).cause, "root") << "its own limit holds the other job";
+  service.waits.front().delays[static_cast<std::size_t>(Delay::kOrder)] = 1000;
+  told = world.verdict(span);
+  EXPECT_EQ(told.cause, "share");
+  EXPECT_EQ(told.cure, "weir job set dd.0 2");
+  service.waits.front().waiting = 0;
+  EXPECT_EQ(world.verdict(span).cause, "root") << "the other job is idle";
+}
+
+TEST(Explain, OnlyAJobBelowItsEntitlementRepays) {
+  World world;
+  world.service().share_weights = ShareWeights{.sum = 8, .jobs = 2};  // entitled to 500
+  JobSnapshot& job = world.service().jobs.front();
+  job.record = -1436;
+  EXPECT_EQ(world.verdict(world.waited(Delay::kShare)).text,
+            "dd.0 uses all of its share of the capacity, 400 operations/s for 1 node, and repays "
+            "1,430 tokens to other jobs");
+  job.share = 700;
+  EXPECT_EQ(world.verdict(world.waited(Delay::kShare)).text,
+            "dd.0 uses all of its share of the capacity, 700 operations/s for 1 node");
+}
+
 TEST(Explain, NamesInCommandsAreQuotedForTheShell) {
   World world;
   world.service().classes.front().key.job = JobId("$(reboot)'");
