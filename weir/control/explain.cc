@@ -448,6 +448,13 @@ Error not_explained(const Snapshot& shot, std::string_view service, std::string_
                   " other fields than the job determine it, or too many classes are busy",
               "explain its class, client or user; weir top lists the classes"};
     }
+    const bool is_rule = std::any_of(one.rules.begin(), one.rules.end(),
+                                     [&](const auto& rule) { return rule.name == bare(name); });
+    if (one.has_rules && is_rule) {
+      return {std::errc::no_such_file_or_directory, "rule " + quote(bare(name)),
+              "has no class: no request has matched it",
+              "weir rule list shows its conditions, and weir top the classes of requests"};
+    }
     if (one.has_rules) {
       return {std::errc::no_such_file_or_directory, "",
               "no class, job or rule named " + quote(bare(name)),

@@ -280,6 +280,8 @@ TEST(Explain, AJobUnderARuleWithOneClassIsFound) {
   }
   EXPECT_FALSE(find_class(world.shot, "", "nobody"));
   EXPECT_EQ(not_explained(world.shot, "", "nobody").code, std::errc::no_such_file_or_directory);
+  service.rules = {{.name = "idle", .conditions = "jobid={x}", .limits = "rate=5", .heads = "both"}};
+  EXPECT_EQ(not_explained(world.shot, "", "rule=idle").where, "rule 'idle'");
   service.has_rules = false;
   EXPECT_EQ(not_explained(world.shot, "", "dd.0").code, std::errc::no_such_device);
 }
