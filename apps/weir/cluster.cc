@@ -80,13 +80,21 @@ void show_status(const Json& status) {
     fmt::print("errors    {} evictions, {} refused calls, {} malformed messages\n",
                it["evictions"].get<std::uint64_t>(), it["refused"].get<std::uint64_t>(),
                it["garbage"].get<std::uint64_t>());
+    if (it["waits_for_reports"].get<bool>()) {
+      fmt::print(
+          "free      only what members have released: some have not reported what they hold; "
+          "start them, or forget members that will not come back\n");
+    }
     for (const Json& course : it["courses"]) {
       fmt::print("turns     {}: {} servers, {} rounds, {} evictions\n", text_of(course, "service"),
                  course["members"].get<std::uint64_t>(), course["rounds"].get<std::uint64_t>(),
                  course["evictions"].get<std::uint64_t>());
     }
   }
-  if (number("counted") > 0) fmt::print("limits    for {} members\n", number("counted"));
+  if (number("counted") > 0) {
+    fmt::print("limits    for {} members; partition = {}\n", number("counted"),
+               text_of(status, "partition"));
+  }
   if (!status["slices"].empty()) fmt::print("here      {}\n", slices_text(status["slices"]));
   for (const Json& error : status["rule_errors"]) {
     fmt::print("error     {}\n", error.get<std::string>());

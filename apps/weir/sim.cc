@@ -16,6 +16,7 @@
 #include "apps/weir/command.h"
 #include "apps/weir/lustre_sim.h"
 #include "apps/weir/progress.h"
+#include "apps/weir/sim_cluster_limit.h"
 #include "apps/weir/sim_compare.h"
 #include "apps/weir/sim_faults.h"
 #include "apps/weir/sim_groups.h"
@@ -27,11 +28,9 @@
 #include "weir/base/units.h"
 #include "weir/host/clock.h"
 #include "weir/host/files.h"
-#include "weir/sim/cluster_limit.h"
 #include "weir/sim/replay.h"
 #include "weir/sim/traced.h"
 #include "weir/sim/world.h"
-#include "weir/study/cluster_study.h"
 #include "weir/study/lock_scenario_file.h"
 #include "weir/study/scenario_file.h"
 #include "weir/study/study.h"
@@ -39,10 +38,6 @@
 
 namespace weir::app {
 namespace {
-
-constexpr const char* kClusterLimit = "cluster-limit";
-constexpr const char* kClusterLimitTitle =
-    "One limit on ten servers, a hot spot that moves every 2 s";
 
 constexpr const char* kFooter = R"(
 Policies:
@@ -53,7 +48,7 @@ Policies:
   wfq       fair queueing by nodes without tokens: the upper bound
 Schedulers of others, for comparison; not run unless named:
   mclock, sfq-d, sfq-d-auto, gift, themis, io-latency, lustre-tbf
-The scenario cluster-limit, one limit on ten servers, has the policies slices, fixed and each.
+The scenario cluster-limit, one limit on many servers, has the policies slices, fixed and each.
 group-epochs, groups of clients that take turns, always runs all of its own.
 Policies for scenarios of locks:
   weir, dld, lustre   set the lock volume as Weir, the 2007 design document or Lustre do
@@ -67,6 +62,7 @@ Examples:
   weir sim my-cluster.toml --seed 7 --only big,small
   weir sim compare --out /tmp/comparison
   weir sim cluster-limit --out /tmp/cluster-limit
+  weir sim cluster-limit --servers 1000 --policy slices
   weir sim cluster-faults --seed 1000
   weir sim group-epochs
   weir sim lock-volume --policy weir,lru-100
@@ -89,6 +85,7 @@ struct SimArguments {
   std::optional<std::string> out;
   std::vector<std::string> traces;
   WorkloadArguments workload;
+  ClusterSimOptions cluster;
   std::uint64_t seed = 1;
   bool list = false;
   bool unchecked = false;
@@ -307,18 +304,6 @@ int list_scenarios() {
 
 // ---- a limit on many servers ----
 
-void show_windows(const sim::ClusterLimitOutcome& result) {
-  const auto parts = [](const sim::WindowFigures& figures) {
-    return fmt::format("{:.2f} ... {:.2f} %", figures.least * 100, figures.most * 100);
-  };
-  fmt::print("  of the limit in any 500 ms: {}   in any 5 s: {}   used: {:.2f} %\n",
-             parts(result.short_windows), parts(result.long_windows), result.utilisation * 100);
-  if (result.cluster.epochs > 0) {
-    fmt::print("  epochs {}   evictions {}   messages {}\n", result.cluster.epochs,
-               result.cluster.evictions, result.cluster.messages);
-  }
-}
-
 std::vector<sim::Contender> cluster_policies_of(const SimArguments& arguments) {
   if (!arguments.policies) {
     return {sim::kClusterContenders.begin(), sim::kClusterContenders.end()};
@@ -336,34 +321,14 @@ std::vector<sim::Contender> cluster_policies_of(const SimArguments& arguments) {
 }
 
 int simulate_cluster_limit(const SimArguments& arguments) {
-  const std::vector<sim::Contender> contenders = cluster_policies_of(arguments);
-  sim::ClusterSpec spec;
-  if (arguments.length) {
-    spec.length = value_or_fail(parse_duration(*arguments.length), Exit::kUsage, "--length");
-    if (spec.length < std::chrono::seconds{7} || spec.length > std::chrono::hours{1}) {
-      throw Failure{Exit::kUsage, "--length: expected 7s to 1h for cluster-limit"};
-    }
-  }
-  if (arguments.out) check(host::make_folder(*arguments.out), Exit::kCantCreate, "--out");
-  study::ClusterLimitStudy study{
-      .title = kClusterLimitTitle, .spec = spec, .seed = arguments.seed, .runs = {}};
-  if (!arguments.quiet) {
-    fmt::print("{}: {}, seed {}\n", kClusterLimit, kClusterLimitTitle, study.seed);
-  }
-  std::vector<sim::Outcome> outcomes;
-  for (const sim::Contender contender : contenders) {
-    sim::ClusterLimitOutcome result = sim::run_cluster_limit(spec, contender, arguments.seed);
-    if (!arguments.quiet) {
-      show_outcome(result.outcome);
-      show_windows(result);
-    }
-    outcomes.push_back(result.outcome);
-    study.runs.push_back(std::move(result));
-  }
-  if (arguments.out) {
-    check(study::write_cluster_limit(study, *arguments.out), Exit::kCantCreate, "--out");
-  }
-  const std::uint64_t findings = tell_findings(outcomes);
+  const std::uint64_t findings =
+      tell_findings(simulate_cluster_limit({.contenders = cluster_policies_of(arguments),
+                                            .options = arguments.cluster,
+                                            .length = arguments.length,
+                                            .out = arguments.out,
+                                            .seed = arguments.seed,
+                                            .quiet = arguments.quiet,
+                                            .show = show_outcome}));
   if (findings == 0) return 0;
   throw Failure{Exit::kSoftware,
                 fmt::format("{} checks failed; the first are listed above", findings)};
@@ -452,7 +417,13 @@ FaultSimArguments fault_arguments(const SimArguments& arguments) {
                   fmt::format("{}: has no meaning for {}",
                               arguments.policies ? "--policy" : "--length", kClusterFaults)};
   }
-  return {.seed = arguments.seed, .out = arguments.out, .quiet = arguments.quiet};
+  if (const char* const option = arguments.cluster.first_of_limit()) {
+    throw Failure{Exit::kUsage, fmt::format("{}: has no meaning for {}", option, kClusterFaults)};
+  }
+  return {.seed = arguments.seed,
+          .partition = partition_of(arguments.cluster),
+          .out = arguments.out,
+          .quiet = arguments.quiet};
 }
 
 GroupSimArguments group_arguments(const SimArguments& arguments) {
@@ -472,6 +443,9 @@ int simulate(const SimArguments& arguments) {
   if (arguments.list) return list_scenarios();
   if (arguments.scenario == kClusterLimit) return simulate_cluster_limit(arguments);
   if (arguments.scenario == kClusterFaults) return simulate_faults(fault_arguments(arguments));
+  if (const char* const option = arguments.cluster.first()) {
+    throw Failure{Exit::kUsage, fmt::format("{}: is for clusters only", option)};
+  }
   if (arguments.scenario == kGroupEpochs) return simulate_groups(group_arguments(arguments));
   if (!arguments.traces.empty() && !arguments.scenario.empty()) return report_traces(arguments);
   for (const std::string& path : arguments.traces) replay_trace(path, arguments.quiet, nullptr);
@@ -573,6 +547,7 @@ void add_sim(CLI::App& weir, int& status) {
       ->type_name("FILE")
       ->allow_extra_args(false);
   add_workload_options(*command, arguments->workload);
+  add_cluster_options(*command, arguments->cluster);
   command->add_flag("--list", arguments->list, "List the scenarios and exit");
   command->add_flag("--unchecked", arguments->unchecked,
                     "Run without the checkers, which is faster");

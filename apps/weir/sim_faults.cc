@@ -19,7 +19,7 @@ int simulate_faults(const FaultSimArguments& arguments) {
   std::uint64_t bad_seeds = 0;
   for (std::uint64_t i = 0; i < arguments.clusters; ++i) {
     const std::uint64_t seed = arguments.seed + i;
-    const sim::ClusterOptions options = sim::rough_cluster(seed);
+    const sim::ClusterOptions options = sim::rough_cluster(seed, arguments.partition);
     const sim::ClusterResult result = sim::run_cluster(options);
     if (arguments.out) study.runs.push_back({seed, options.servers, result});
     all.epochs += result.epochs;

@@ -12,6 +12,8 @@
 #include <optional>
 #include <string>
 
+#include "weir/coordinate/slices.h"
+
 namespace weir::app {
 
 inline constexpr const char* kClusterFaults = "cluster-faults";
@@ -21,6 +23,7 @@ inline constexpr const char* kClusterFaultsTitle =
 struct FaultSimArguments {
   std::uint64_t seed = 1;  // the first
   std::uint64_t clusters = 100;
+  Partition partition = Partition::kSafe;
   std::optional<std::string> out = std::nullopt;
   bool quiet = false;
 };

@@ -106,6 +106,7 @@ class EtcdCluster final : public Cluster {
   void seek(const MembershipView& view);
   void note_link(const EpochTransport::LinkState& state);
   Membership::Connected connected();
+  void deposed();
   void update_leading(const MembershipView& view);
   void see(const MembershipView& view) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void sync_rules(const MembershipView& view);
@@ -117,8 +118,10 @@ class EtcdCluster final : public Cluster {
   void add_state(ClusterStatus& status, const EpochTransport::LinkState& link) const;
   std::string leaderless_why() const;
   SliceTerms terms() const {
-    return {.lease = std::max<Nanoseconds>(SliceTerms{}.lease, options_.timeout * kLeaseRounds)};
+    return {.partition = is_last() ? Partition::kLast : Partition::kSafe,
+            .lease = std::max<Nanoseconds>(SliceTerms{}.lease, options_.timeout * kLeaseRounds)};
   }
+  bool is_last() const { return options_.partition == serve::ClusterOptions::Partition::kLast; }
   static void say(std::string_view line) { serve::EventLog::say(line); }
 
   serve::Server& server_;
@@ -224,11 +227,7 @@ Result<void> EtcdCluster::open_membership(std::uint64_t incarnation) {
        .history = state_->state().knows_rules() ? state_->state().history : 0},
       {.heard = [this](const MembershipView& view) { heard(view); },
        .confirmed = [this](Instant until) { transport_->confirm(until); },
-       .deposed =
-           [this] {
-             led_term_ = 0;
-             transport_->stop_leading();
-           },
+       .deposed = [this] { deposed(); },
        .may_lead = [this] { return !is_refused_; },
        .connected = [this] { return connected(); },
        .is_led = [this] { return unjoined_since_ == kNever.time_since_epoch().count(); },
@@ -358,6 +357,15 @@ void EtcdCluster::see(const MembershipView& view) {
   }
   for (const MembershipView::Member& one : view.members) seen[one.name] = now;
   seen_ = std::move(seen);
+}
+
+// Slices without an end need no lease of their leader: a leader without etcd divides what is
+// reported to it until a listing shows that it does not lead, and members that know of another
+// leader no longer report to it.
+void EtcdCluster::deposed() {
+  if (is_last()) return;
+  led_term_ = 0;
+  transport_->stop_leading();
 }
 
 void EtcdCluster::update_leading(const MembershipView& view) {
@@ -506,6 +514,7 @@ void EtcdCluster::status(Answer<ClusterStatus> answer) {
   transport_->describe([this, answer](const EpochTransport::Description& described) {
     auto status = std::make_shared<ClusterStatus>();
     status->name = options_.name;
+    status->partition = is_last() ? "last" : "safe";
     {
       const host::MutexLock lock(mutex_);
       status->leader = view_.term == 0 ? "" : view_.leader;

@@ -22,12 +22,17 @@ namespace {
 constexpr int kHearingPart = 16;           // of a lease
 constexpr std::size_t kSlicesShown = 100;  // of a member
 
+std::string_view word_of(Partition partition) {
+  return partition == Partition::kLast ? "last" : "safe";
+}
+
 }  // namespace
 
 ClusterLeader::ClusterLeader(const Options& options, const SliceLimits& limits, Instant now)
     : options_(options),
-      speaks_at_(options.is_first ? now
-                                  : now + options.terms.lease * (kHearingPart - 1) / kHearingPart),
+      speaks_at_(options.is_first || options.terms.partition == Partition::kLast
+                     ? now
+                     : now + options.terms.lease * (kHearingPart - 1) / kHearingPart),
       limits_(limits),
       slices_(
           {.terms = options.terms, .term = options.term, .is_first = options.is_first},
@@ -46,6 +51,13 @@ Result<ClusterLeader::Welcome> ClusterLeader::greet(const Hello& hello, Instant 
                 fmt::format("uses version {} of the protocol, but the leader, {}, uses version {}",
                             hello.protocol, options_.name, kEpochProtocol),
                 "run compatible versions of weir");
+  }
+  if (hello.partition != options_.terms.partition) {
+    return fail(
+        std::errc::protocol_not_supported, member,
+        fmt::format("has partition = \"{}\", but the leader, {}, has \"{}\"",
+                    word_of(hello.partition), options_.name, word_of(options_.terms.partition)),
+        "set the same partition in [cluster] on all servers");
   }
   if (hello.term != options_.term) {
     return fail_errno(
@@ -149,6 +161,7 @@ void ClusterLeader::ended(MemberId member, Instant now) {
 }
 
 void ClusterLeader::confirm(Instant until) {
+  if (options_.terms.partition == Partition::kLast) until = kNever;
   confirmed_until_ = until;
   leader_.confirm(until);
   for (auto& [name, course] : courses_) course.confirm(until);
@@ -226,14 +239,16 @@ std::size_t ClusterLeader::connected(Instant now) const {
 
 serve::LeaderStatus ClusterLeader::describe(Instant now) const {
   const EpochLeader::Counters& counters = leader_.counters();
-  serve::LeaderStatus status{.term = options_.term,
-                             .epoch = leader_.epoch(),
-                             .rounds = counters.rounds,
-                             .evictions = counters.evictions,
-                             .refused = counters.refused + counters.stale,
-                             .garbage = counters.garbage + garbage_,
-                             .round_median = round_quantile(500),
-                             .round_p99 = round_quantile(990)};
+  serve::LeaderStatus status{
+      .term = options_.term,
+      .epoch = leader_.epoch(),
+      .rounds = counters.rounds,
+      .evictions = counters.evictions,
+      .refused = counters.refused + counters.stale,
+      .garbage = counters.garbage + garbage_,
+      .round_median = round_quantile(500),
+      .round_p99 = round_quantile(990),
+      .waits_for_reports = slices_.is_quiet() && options_.terms.partition == Partition::kLast};
   status.courses.reserve(courses_.size());
   for (const auto& [name, course] : courses_) {
     status.courses.push_back({.service = name,

@@ -21,7 +21,8 @@
 // known name has left or was forgotten, and is no longer counted.
 //
 // A new leader accepts no member until the slices of the previous one have nearly expired: it could
-// grant nothing, and an isolated server may use more than that.
+// grant nothing, and an isolated server may use more than that. With slices without an end it
+// accepts members at once, and needs no confirmation by etcd (slices.h).
 //
 // Time is an argument. One owner, no locks.
 #pragma once
@@ -67,6 +68,7 @@ class ClusterLeader {
     std::string name;
     std::uint64_t incarnation = 0;
     std::uint32_t term = 0;
+    Partition partition = Partition::kSafe;
   };
   struct Welcome {
     MemberId id = 0;
@@ -83,9 +85,9 @@ class ClusterLeader {
 
   std::uint32_t term() const { return options_.term; }
 
-  // EPROTONOSUPPORT: another version of the protocol; ESTALE: another term; EEXIST: the name is
-  // taken; EINVAL: the name is not valid; ENOSPC: too many members. The member is sent the
-  // error text.
+  // EPROTONOSUPPORT: another version of the protocol, or another Partition; ESTALE: another term;
+  // EEXIST: the name is taken; EINVAL: the name is not valid; ENOSPC: too many members. The member
+  // is sent the error text.
   Result<Welcome> greet(const Hello& hello, Instant now);
   // On failure the member is evicted, and its stream must be closed.
   Result<void> receive(MemberId from, const std::string& course, EpochView bytes, Instant now);

@@ -71,6 +71,46 @@ TEST_F(ClusterLeaderTest, AMemberIsRefusedForItsProtocolWithClearWords) {
             "compatible versions of weir");
 }
 
+TEST_F(ClusterLeaderTest, AMemberWithAnotherPartitionIsRefusedWithClearWords) {
+  ClusterLeader::Hello other = hello("b");
+  other.partition = Partition::kLast;
+  const auto refused = leader.greet(other, now);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, std::errc::protocol_not_supported);
+  EXPECT_EQ(refused.error().message(),
+            "member 'b': has partition = \"last\", but the leader, a, has \"safe\"; set the same "
+            "partition in [cluster] on all servers");
+}
+
+// Slices without an end need neither a confirmed leader nor one that waits.
+TEST_F(ClusterLeaderTest, WithSlicesWithoutAnEndANewLeaderHearsMembersAtOnceAndGoesOnWithoutEtcd) {
+  constexpr SliceTerms kTerms = {.partition = Partition::kLast};
+  ClusterLeader next({.name = "a", .term = 3, .terms = kTerms}, limits, now);
+  next.confirm(now + milliseconds{1});
+  next.set_known({"b", "c"}, {"b"});
+  ClusterLeader::Hello same = hello("b");
+  same.partition = Partition::kLast;
+  const MemberId b = next.greet(same, now)->id;
+  Peer peer(kLimit);
+  now += std::chrono::hours{1};
+  peer.call(now);
+  for (const EpochMessage& message : peer.member.take_outgoing()) {
+    ASSERT_TRUE(next.receive(b, "", encode(message), now));
+  }
+  const auto answers = next.take_outgoing();
+  ASSERT_EQ(answers.size(), 1U);
+  peer.member.receive(answers[0].message, now);
+  (void)peer.member.take_outgoing();
+  EXPECT_TRUE(next.describe(now).waits_for_reports) << "c is away and has not reported";
+  next.set_known({"b"}, {"b"});
+  peer.call(now);
+  next.tick(now);
+  for (const EpochMessage& message : peer.member.take_outgoing()) {
+    ASSERT_TRUE(next.receive(b, "", encode(message), now));
+  }
+  EXPECT_FALSE(next.describe(now).waits_for_reports);
+}
+
 TEST_F(ClusterLeaderTest, AnotherTermAndNamesThatAreNoneAreRefused) {
   ClusterLeader::Hello late = hello("b");
   late.term = 2;

@@ -398,11 +398,13 @@ void Transport::greet(PeerStream& stream, const Hello& hello) {
   if (!leader_) {
     return stream.finish({grpc::StatusCode::UNAVAILABLE, options_.name + " is not the leader"});
   }
-  const auto welcome = leader_->greet({.protocol = hello.protocol(),
-                                       .name = hello.name(),
-                                       .incarnation = hello.incarnation(),
-                                       .term = hello.term()},
-                                      host::now());
+  const auto welcome = leader_->greet(
+      {.protocol = hello.protocol(),
+       .name = hello.name(),
+       .incarnation = hello.incarnation(),
+       .term = hello.term(),
+       .partition = hello.partition() == Hello::LAST ? Partition::kLast : Partition::kSafe},
+      host::now());
   if (!welcome) return stream.finish(status_of(welcome.error()));
   if (welcome->replaced != 0) {
     PeerStream& old = *streams_.extract(welcome->replaced).mapped();
@@ -493,6 +495,7 @@ void Transport::join() {
   hello.set_name(options_.name);
   hello.set_incarnation(options_.incarnation);
   hello.set_term(term_);
+  hello.set_partition(options_.terms.partition == Partition::kLast ? Hello::LAST : Hello::SAFE);
   links_.push_back(std::make_unique<LinkStream>(*stub_, letters_, hello, link_events_));
   link_ = links_.back().get();
 }

@@ -45,7 +45,7 @@ const std::array<Part, 13>& parts() {
       {"cluster",
        {"name", "etcd", "listen", "advertise", "prefix", "epoch", "timeout", "lease", "user",
         "password_file", "tls_directory", "etcd_tls_directory", "state", "start_without",
-        "start_rate", "insecure"}},
+        "start_rate", "partition", "insecure"}},
       {"tls", {"mode", "directory", "verify_clients"}},
       {"lock",
        {"listen", "state", "limit", "preset", "lease", "grace", "policy", "rules", "insecure"}},
@@ -582,6 +582,15 @@ void read_cluster_start(const TomlTable& table, serve::ClusterOptions& cluster) 
   }
 }
 
+void read_partition(const TomlTable& table, serve::ClusterOptions& cluster) {
+  const std::string partition = table.text("partition", "safe");
+  if (partition == "last") {
+    cluster.partition = serve::ClusterOptions::Partition::kLast;
+  } else if (partition != "safe") {
+    table.refuse("partition", "must be 'safe' or 'last'");
+  }
+}
+
 void read_cluster(const TomlTable& table, serve::ClusterOptions& cluster) {
   cluster.prefix = table.text("prefix", cluster.prefix);
   const bool is_prefix = cluster.prefix.size() > 1 && cluster.prefix.size() <= Bounds::kNameMax &&
@@ -610,6 +619,7 @@ void read_cluster(const TomlTable& table, serve::ClusterOptions& cluster) {
   read_etcd(table, cluster);
   read_cluster_addresses(table, cluster);
   read_cluster_start(table, cluster);
+  read_partition(table, cluster);
 }
 
 void read_blocks(const TomlTable& table, BlockSizes& blocks) {

@@ -87,6 +87,7 @@ etcd_tls_directory = "/etc/weir/etcd"
 state = "/var/lib/weir/cluster"
 start_without = "rate"
 start_rate = 500
+partition = "last"
 insecure = true
 [lock]
 listen = "10.0.0.1:5"
@@ -194,6 +195,7 @@ TEST(ServeConfig, ReadsEveryKeyOfTheServer) {
   EXPECT_EQ(options.control,
             (serve::ControlFiles{"127.0.0.1:9810", "/etc/weir.token", "/var/lib/weir/journal"}));
   using StartWithout = serve::ClusterOptions::StartWithout;
+  using Partition = serve::ClusterOptions::Partition;
   EXPECT_EQ(options.cluster, (serve::ClusterOptions{.name = "a",
                                                     .prefix = "/test/weir",
                                                     .etcd = {"10.0.0.1:2379", "etcd2:2379"},
@@ -209,6 +211,7 @@ TEST(ServeConfig, ReadsEveryKeyOfTheServer) {
                                                     .state_file = "/var/lib/weir/cluster",
                                                     .start_without = StartWithout::kRate,
                                                     .start_rate = 500,
+                                                    .partition = Partition::kLast,
                                                     .insecure = true}));
   EXPECT_TRUE(options.lock.insecure);
   EXPECT_EQ(options.limits, (serve::ServeLimits{.connections = 10,
@@ -395,6 +398,11 @@ TEST(ServeConfig, AClusterNeedsAStateFileAndSaysHowItStartsWithoutRules) {
   EXPECT_TRUE(serve::check(options));
   options.cluster.state_file.clear();
   EXPECT_FALSE(serve::check(options));
+}
+
+TEST(ServeConfig, WhatAServerUsesThatIsCutOffIsAChoice) {
+  EXPECT_EQ(refused("partition = \"last\"", "partition = \"first\""),
+            "f:70:13: cluster: partition must be 'safe' or 'last'");
 }
 
 TEST(ServeConfig, RulesOfTheClusterAreNotOfAFile) {

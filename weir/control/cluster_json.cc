@@ -46,6 +46,7 @@ std::string cluster_json(const serve::ClusterStatus& status) {
               {"evictions", told->evictions},
               {"refused", told->refused},
               {"garbage", told->garbage},
+              {"waits_for_reports", told->waits_for_reports},
               {"courses", courses_json(told->courses)}};
   }
   return text_of({{"name", status.name},
@@ -57,6 +58,7 @@ std::string cluster_json(const serve::ClusterStatus& status) {
                   {"epochs", status.epochs},
                   {"errors", status.errors},
                   {"counted", status.counted},
+                  {"partition", status.partition},
                   {"slices", slices_json(status.slices)},
                   {"members", members},
                   {"at_leader", leader},

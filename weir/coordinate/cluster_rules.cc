@@ -184,9 +184,10 @@ void ClusterRules::follow_classes(const RuleView& rules, Instant now) {
 }
 
 void ClusterRules::forget_idle(Instant now) {
+  const bool may_release = slices_.may_release();
   const auto is_over = [&](Sliced& sliced) {
-    const bool is_kept =
-        std::exchange(sliced.is_listed, false) && now - sliced.wanted_at < kIdleTime;
+    const bool is_kept = std::exchange(sliced.is_listed, false) &&
+                         (now - sliced.wanted_at < kIdleTime || !may_release);
     if (is_kept) return false;
     if (sliced.ops) slices_.forget(*sliced.ops);
     if (sliced.bytes) slices_.forget(*sliced.bytes);
@@ -221,8 +222,7 @@ Rate ClusterRules::rate_of(SliceMember::ClassIndex index, Instant now) const {
 }
 
 Rate ClusterRules::cut_off_rate(std::int64_t limit) const {
-  return {Tokens{static_cast<std::uint64_t>(cut_off_slice(limit, slices_.members()))},
-          std::chrono::seconds{kMilli}};
+  return {Tokens{static_cast<std::uint64_t>(slices_.cut_off(limit))}, std::chrono::seconds{kMilli}};
 }
 
 void ClusterRules::follow(Instant now) {

@@ -6,6 +6,7 @@
 
 #include "weir/base/assert.h"
 #include "weir/coordinate/bytes.h"
+#include "weir/coordinate/slice_claim.h"
 
 namespace weir {
 namespace {
@@ -13,7 +14,6 @@ namespace {
 using Wide = __int128;
 
 // Maximum per message; the others follow in the next one.
-constexpr std::uint32_t kAsksMax = 256;
 constexpr std::uint32_t kDefinitionsMax = 512;
 // A refused class asks again after this many claims.
 constexpr std::uint32_t kAskAgain = 100;
@@ -23,47 +23,6 @@ constexpr std::int64_t kIdlePart = 20;
 // The fraction of its excess that a busy member releases per round: released tokens are unused for
 // that round, and fluctuating demand must not cost more than it gains.
 constexpr std::int64_t kGentlePart = 4;
-
-// A class by name that a member holds or could use, without a known slot.
-struct Ask {
-  std::string name;
-  std::int64_t held;
-  std::int64_t demand;
-  bool is_leased;  // otherwise its cut-off amount
-};
-struct Claim {
-  std::uint64_t table = 0;
-  std::uint32_t members = 0;
-  bool is_leased = false;  // the amounts in slots are under lease
-  std::vector<Ask> asks;
-  EpochVector held;  // by slot
-};
-
-std::string name_from(EpochView view) {
-  return {reinterpret_cast<const char*>(view.data()), view.size()};
-}
-EpochView view_of(std::string_view name) { return std::as_bytes(std::span(name)); }
-
-std::optional<Claim> read_claim(EpochView bytes) {
-  ByteReader in(bytes);
-  Claim claim;
-  claim.table = in.get<std::uint64_t>();
-  claim.members = in.get<std::uint32_t>();
-  claim.is_leased = in.get<std::uint8_t>() != 0;
-  const auto asks = in.get<std::uint32_t>();
-  if (asks > kAsksMax || claim.members > kEpochMembersMax) in.fail();
-  for (std::uint32_t i = 0; i < asks && in.room_for(1) > 0; ++i) {
-    std::string name = name_from(in.stretch(kSliceNameMax));
-    const auto held = in.get<std::int64_t>();
-    const auto demand = in.get<std::int64_t>();
-    const bool is_leased = in.get<std::uint8_t>() != 0;
-    claim.asks.push_back({std::move(name), held, demand, is_leased});
-  }
-  if (claim.asks.size() != asks) in.fail();
-  claim.held = unpack_vector(in.stretch(kEpochDataMax));
-  if (!in.is_done()) return std::nullopt;
-  return claim;
-}
 
 }  // namespace
 
@@ -85,9 +44,17 @@ std::uint32_t SliceLeader::members() const {
 }
 
 // After the old leases have expired, members that have not joined are away and use their
-// cut-off amount.
+// cut-off amount. Slices without an end must all have been reported.
 void SliceLeader::end_quiet(Instant now) {
-  if (!is_quiet_ || now < quiet_until_) return;
+  if (!is_quiet_) return;
+  if (is_last()) {
+    const bool is_reported =
+        absent_ == 0U && std::none_of(holders_.begin(), holders_.end(),
+                                      [](const auto& one) { return one.second.is_partial; });
+    if (!is_reported) return;
+  } else if (now < quiet_until_) {
+    return;
+  }
   is_quiet_ = false;
   const auto known = static_cast<std::uint32_t>(holders_.size());
   unknown_ = reported_ > known ? reported_ - known : 0;
@@ -102,7 +69,7 @@ void SliceLeader::forget(MemberId member) {
 void SliceLeader::drop_forgotten(Instant now) {
   std::erase_if(holders_, [&](const auto& one) {
     const Holder& holder = one.second;
-    return holder.is_forgotten && !holder.is_ready && now >= holder.expires;
+    return holder.is_forgotten && !holder.is_ready && (is_last() || now >= holder.expires);
   });
 }
 
@@ -120,7 +87,7 @@ SliceLeader::Holder& SliceLeader::holder_of(MemberId member) {
 }
 
 bool SliceLeader::ready(MemberId member, EpochView data, EpochView bytes, Instant now) {
-  const std::optional<Claim> claim = read_claim(bytes);
+  const std::optional<SliceClaim> claim = read_claim(bytes);
   if (!claim || data.size() % sizeof(std::int64_t) != 0) return false;
   end_quiet(now);
   Holder& holder = holder_of(member);
@@ -134,22 +101,35 @@ bool SliceLeader::ready(MemberId member, EpochView data, EpochView bytes, Instan
   const bool is_our_table = claim->table >> 32 == options_.term;
   holder.table = is_our_table ? claim->table : std::uint64_t{options_.term} << 32;
   holder.held.resize(slots_.size());
+  read_slots(*claim, data, holder, now);
+  read_asks(*claim, holder, now);
+  holder.is_partial = claim->is_partial || !holder.refused.empty();
+  return true;
+}
+
+// It cannot hold more than it was granted, and after that has expired no more than its cut-off
+// amount, whatever it claims: others may have it by now.
+void SliceLeader::read_slots(const SliceClaim& claim, EpochView data, Holder& holder,
+                             Instant now) const {
   const EpochVector demand = unpack_vector(data);
+  const bool is_our_table = claim.table >> 32 == options_.term;
   for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
     Held& held = holder.held[slot];
-    const bool is_meant = is_our_table && slots_[slot].version <= claim->table;
+    const bool is_meant = is_our_table && slots_[slot].version <= claim.table;
     held.demand = is_meant && slot < demand.size() ? demand[slot] : 0;
-    const std::int64_t said = is_meant && slot < claim->held.size() ? claim->held[slot] : 0;
-    // It cannot hold more than it was granted, and after that has expired no more than its cut-off
-    // amount, whatever it claims: others may have it by now.
-    const std::int64_t cut_off = cut_off_slice(slots_[slot].limit, holder.told);
-    const std::int64_t given = now < holder.expires ? held.now : 0;
+    const std::int64_t given = is_leased(holder, now) ? held.now : 0;
     held.before = given;
-    held.now = std::min(said, std::max(given, cut_off));
-    held.unleased = held.now - (claim->is_leased ? std::min(held.now, given) : 0);
+    if (!is_meant && claim.is_partial) continue;  // it will ask for the class by its name
+    const std::int64_t said = is_meant && slot < claim.held.size() ? claim.held[slot] : 0;
+    const std::int64_t least = is_last() ? 0 : cut_off(slots_[slot].limit, holder.told);
+    held.now = std::min(said, std::max(given, least));
+    held.unleased = held.now - (claim.is_leased ? std::min(held.now, given) : 0);
   }
+}
+
+void SliceLeader::read_asks(const SliceClaim& claim, Holder& holder, Instant now) {
   holder.refused.clear();
-  for (const Ask& ask : claim->asks) {
+  for (const SliceClaim::Ask& ask : claim.asks) {
     const auto slot = slot_for(ask.name, now);
     if (!slot) {
       ++refused_;
@@ -160,12 +140,15 @@ bool SliceLeader::ready(MemberId member, EpochView data, EpochView bytes, Instan
     Held& held = holder.held[*slot];
     const std::int64_t limit = slots_[*slot].limit;
     const std::int64_t given = is_quiet_ ? limit : held.before;
-    const std::int64_t cut_off = cut_off_slice(limit, holder.told);
+    const std::int64_t least = is_last() ? 0 : cut_off(limit, holder.told);
     held.demand = std::max<std::int64_t>(ask.demand, 0);
-    held.now = std::clamp<std::int64_t>(ask.held, 0, std::max(given, cut_off));
+    held.now = std::clamp<std::int64_t>(ask.held, 0, std::max(given, least));
+    std::int64_t& reported = slots_[*slot].reported;
+    reported =
+        std::min(kSliceLimitMax, reported + std::max<std::int64_t>(held.now - held.before, 0));
+    held.before = std::max(held.before, held.now);
     held.unleased = held.now - (ask.is_leased ? std::min(held.now, given) : 0);
   }
-  return true;
 }
 
 std::optional<std::uint32_t> SliceLeader::slot_for(const std::string& name, Instant now) {
@@ -196,11 +179,15 @@ void SliceLeader::give_slot(std::uint32_t slot, const std::string& name, std::in
 }
 
 std::optional<std::uint32_t> SliceLeader::idle_slot(Instant now) const {
-  const auto found = std::find_if(slots_.begin(), slots_.end(), [&](const Slot& slot) {
-    return now - slot.wanted_at >= options_.slot_idle;
-  });
-  if (found == slots_.end()) return std::nullopt;
-  return static_cast<std::uint32_t>(found - slots_.begin());
+  for (std::uint32_t slot = 0; slot < slots_.size(); ++slot) {
+    if (now - slots_[slot].wanted_at < options_.slot_idle) continue;
+    const bool is_held = is_last() && std::any_of(holders_.begin(), holders_.end(), [&](auto& one) {
+                           const std::vector<Held>& held = one.second.held;
+                           return slot < held.size() && held[slot].now > 0;
+                         });
+    if (!is_held) return slot;
+  }
+  return std::nullopt;
 }
 
 void SliceLeader::gone(MemberId member) {
@@ -216,16 +203,26 @@ void SliceLeader::reload() {
 
 // The maximum that a member uses while it is cut off: by the last number of members that
 // it received.
-std::int64_t SliceLeader::cut_off_of(const Holder& holder, std::int64_t limit) {
+std::int64_t SliceLeader::cut_off_of(const Holder& holder, std::int64_t limit) const {
   const std::uint32_t told = holder.telling == 0 ? holder.told
                              : holder.told == 0  ? holder.telling
                                                  : std::min(holder.told, holder.telling);
-  return cut_off_slice(limit, told);
+  return cut_off(limit, told);
+}
+
+// What the members that signalled hold under lease.
+std::int64_t SliceLeader::held_in_round(std::uint32_t slot) const {
+  std::int64_t held = 0;
+  for (const Holder* const holder : round_) {
+    held += holder->held[slot].now - holder->held[slot].unleased;
+  }
+  return held;
 }
 
 // The amount that the members that signalled may hold: the limit without what others hold or may
 // start to use.
 std::int64_t SliceLeader::usable(std::uint32_t slot, Instant now) const {
+  if (is_last()) return usable_of_reported(slot);
   const std::int64_t limit = slots_[slot].limit;
   std::int64_t usable = limit;
   for (const auto& [id, holder] : holders_) {
@@ -236,32 +233,44 @@ std::int64_t SliceLeader::usable(std::uint32_t slot, Instant now) const {
     }
     usable -= kept;
   }
-  if (is_quiet_) {
-    std::int64_t held = 0;
-    for (const Holder* const holder : round_) {
-      held += holder->held[slot].now - holder->held[slot].unleased;
-    }
-    return std::min(usable, held);
-  }
+  if (is_quiet_) return std::min(usable, held_in_round(slot));
   // Members that were counted before use that count, others the one they find in etcd.
-  if (unknown_ > 0) usable -= unknown_ * cut_off_slice(limit, std::max(reported_, 1U));
-  if (running_ > unknown_) usable -= (running_ - unknown_) * cut_off_slice(limit, members());
+  if (unknown_ > 0) usable -= unknown_ * cut_off(limit, std::max(reported_, 1U));
+  if (running_ > unknown_) usable -= (running_ - unknown_) * cut_off(limit, members());
   return std::max<std::int64_t>(usable, 0);
 }
 
-// The idle amount for each, and the rest by demand; without demand, equal amounts.
+// The same without ends of leases: what the others have last reported is theirs. What servers use
+// without a slice is kept free for all, since each may need it at any time.
+std::int64_t SliceLeader::usable_of_reported(std::uint32_t slot) const {
+  const std::int64_t limit = slots_[slot].limit;
+  std::int64_t kept = absent_.value_or(0) * cut_off(limit, std::max(reported_, members()));
+  std::int64_t held = 0;
+  for (const auto& [id, holder] : holders_) {
+    kept += cut_off_of(holder, limit);
+    if (!holder.is_ready && slot < holder.held.size()) held += holder.held[slot].now;
+  }
+  std::int64_t usable = limit - std::max(kept, limit / kKeptPart);
+  if (is_quiet_) usable = std::min(usable, slots_[slot].reported);
+  return std::max<std::int64_t>(usable - held, 0);
+}
+
+// The idle amount for each, and the rest by demand; without demand, equal amounts. Slices without
+// an end are by demand alone: what a server holds that is cut off is of no use to others.
 std::vector<std::int64_t> SliceLeader::targets(std::uint32_t slot, std::int64_t usable) const {
   const std::int64_t limit = slots_[slot].limit;
   const auto count = static_cast<std::int64_t>(round_.size());
   Wide wanted = 0;
   for (const Holder* const holder : round_) wanted += std::min(holder->held[slot].demand, limit);
-  const std::int64_t floor = std::min(cut_off_slice(limit, members()) / kIdlePart, usable / count);
+  const std::int64_t floor =
+      is_last() ? 0 : std::min(cut_off(limit, members()) / kIdlePart, usable / count);
   const std::int64_t rest = usable - floor * count;
   std::vector<std::int64_t> targets;
   targets.reserve(round_.size());
   for (const Holder* const holder : round_) {
     const Wide demand = std::min(holder->held[slot].demand, limit);
-    const Wide part = wanted == 0 ? Wide{rest} / count : Wide{rest} * demand / wanted;
+    const Wide equal = is_last() ? 0 : Wide{rest} / count;
+    const Wide part = wanted == 0 ? equal : Wide{rest} * demand / wanted;
     targets.push_back(floor + static_cast<std::int64_t>(part));
   }
   return targets;
@@ -323,10 +332,10 @@ void SliceLeader::close(Instant now) {
     round_.push_back(&holder);
   }
   if (round_.empty()) return;
+  for (Holder* const holder : round_) holder->telling = members();
   for (std::uint32_t slot = 0; slot < slots_.size(); ++slot) cut(slot, now);
   for (Holder* const holder : round_) {
     holder->is_ready = false;
-    holder->telling = members();
     holder->expires = holder->received + options_.terms.lease + options_.terms.margin();
   }
 }
@@ -350,11 +359,11 @@ EpochBytes SliceLeader::grant(MemberId member) {
   out.put(static_cast<std::uint32_t>(unknown.size() + holder.refused.size()));
   for (const std::uint32_t slot : unknown) {
     out.put(slot);
-    out.stretch(view_of(slots_[slot].name));
+    out.stretch(slice_name_bytes(slots_[slot].name));
   }
   for (const std::string& name : holder.refused) {
     out.put(kNoSlot);
-    out.stretch(view_of(name));
+    out.stretch(slice_name_bytes(name));
   }
   EpochVector slices;
   slices.reserve(holder.held.size());
@@ -377,7 +386,7 @@ std::vector<SliceLeader::InUse> SliceLeader::slices(MemberId member, std::size_t
   const auto found = holders_.find(member);
   if (found == holders_.end()) return all;
   const Holder& holder = found->second;
-  const bool is_leased = now < holder.expires;
+  const bool is_leased = this->is_leased(holder, now);
   for (std::size_t slot = 0; slot < std::min(holder.held.size(), slots_.size()); ++slot) {
     if (all.size() == most) break;
     if (holder.held[slot].granted == 0) continue;
@@ -425,53 +434,54 @@ EpochBytes SliceMember::demand() const {
 }
 
 bool SliceMember::is_leased(ClassIndex index, Instant now) const {
-  return classes_[index].has_slice && now < lease_end_;
+  return classes_[index].has_slice && now < lease_end();
 }
 
 std::int64_t SliceMember::slice(ClassIndex index, Instant now) const {
   const Class& one = classes_[index];
-  if (is_leased(index, now)) return std::max(one.slice, kLeastSlice);
-  return cut_off_slice(one.limit, members_);
+  const std::int64_t least = cut_off(one.limit);
+  if (!is_leased(index, now)) return least;
+  return is_last() ? std::max(std::min(one.slice, one.limit), least)
+                   : std::max(one.slice, kLeastSlice);
+}
+
+// For a claim. What a class uses without a slice without an end is not part of any slice.
+std::int64_t SliceMember::held(ClassIndex index, Instant now) const {
+  if (!is_last()) return slice(index, now);
+  return classes_[index].has_slice ? classes_[index].slice : 0;
 }
 
 // Keeps twice its demand, so that demand may grow, and a little for its return.
 void SliceMember::give_up_unneeded(Class& one, Instant now) const {
-  if (!one.has_slice || now >= lease_end_) return;
-  const std::int64_t idle = cut_off_slice(one.limit, members_) / kIdlePart;
+  if (!one.has_slice || now >= lease_end() || !may_release()) return;
+  const std::int64_t idle = is_last() ? 0 : cut_off(one.limit) / kIdlePart;
   const std::int64_t wanted = std::clamp<std::int64_t>(one.demand, 0, one.limit);
   one.slice = std::min(one.slice, 2 * wanted + idle);
 }
 
 EpochBytes SliceMember::claim(Instant now) {
   claimed_at_ = now;
-  EpochVector held(slots_.size());
-  std::vector<const Class*> asks;
+  SliceClaim claim{.table = table_,
+                   .members = members_,
+                   .is_leased = now < lease_end(),
+                   .asks = {},
+                   .held = EpochVector(slots_.size())};
   for (std::size_t i = 0; i < classes_.size(); ++i) {
     Class& one = classes_[i];
     if (!one.is_open) continue;
     give_up_unneeded(one, now);
     if (one.slot != kNoSlot) {
-      held[one.slot] = slice(i, now);
+      claim.held[one.slot] = held(i, now);
     } else if (one.ask_in > 0) {
       --one.ask_in;
-    } else if (asks.size() < kAsksMax) {
-      asks.push_back(&one);
+    } else if (claim.asks.size() < kAsksMax) {
+      claim.asks.push_back({one.name, held(i, now), one.demand, is_leased(i, now)});
+    } else if (is_last() && one.has_slice && one.slice > 0) {
+      claim.is_partial = true;
     }
   }
-  ByteWriter out;
-  out.put(table_);
-  out.put(members_);
-  out.put(static_cast<std::uint8_t>(now < lease_end_));
-  out.put(static_cast<std::uint32_t>(asks.size()));
-  for (const Class* const one : asks) {
-    const ClassIndex index = by_name_.at(one->name);
-    out.stretch(view_of(one->name));
-    out.put(slice(index, now));
-    out.put(one->demand);
-    out.put(static_cast<std::uint8_t>(is_leased(index, now)));
-  }
-  out.stretch(pack_vector(held));
-  return out.take();
+  is_answered_ = false;
+  return pack_claim(claim);
 }
 
 void SliceMember::define(std::uint32_t slot, std::string name) {
@@ -479,6 +489,7 @@ void SliceMember::define(std::uint32_t slot, std::string name) {
   const auto before = by_name_.find(slots_[slot]);
   if (before != by_name_.end() && classes_[before->second].slot == slot) {
     classes_[before->second].slot = kNoSlot;
+    classes_[before->second].has_slice = false;
   }
   slot_of_.erase(slots_[slot]);
   const auto named = by_name_.find(name);
@@ -496,7 +507,7 @@ bool SliceMember::granted(EpochView bytes, Instant /*now*/) {
   for (std::uint32_t i = 0; i < count && in.room_for(1) > 0; ++i) {
     const auto slot = in.get<std::uint32_t>();
     if (slot != kNoSlot && slot >= kVectorMax) in.fail();
-    definitions.emplace_back(slot, name_from(in.stretch(kSliceNameMax)));
+    definitions.emplace_back(slot, slice_name_from(in.stretch(kSliceNameMax)));
   }
   const EpochVector slices = unpack_vector(in.stretch(kEpochDataMax));
   if (!in.is_done() || definitions.size() != count || members == 0) return false;
@@ -506,13 +517,17 @@ bool SliceMember::granted(EpochView bytes, Instant /*now*/) {
       define(slot, std::move(name));
     } else if (named != by_name_.end()) {
       classes_[named->second].ask_in = kAskAgain;
+      classes_[named->second].has_slice = false;
     }
   }
   table_ = table;
   members_ = members;
   is_told_ = true;
+  is_answered_ = true;
   lease_end_ = claimed_at_ + terms_.lease;
   for (Class& one : classes_) {
+    // Slices without an end of classes that the leader has not mentioned are still held.
+    if (one.slot == kNoSlot && is_last()) continue;
     one.has_slice = one.slot != kNoSlot;
     if (!one.has_slice) continue;
     const std::int64_t slice = one.slot < slices.size() ? slices[one.slot] : 0;
@@ -521,8 +536,9 @@ bool SliceMember::granted(EpochView bytes, Instant /*now*/) {
   return true;
 }
 
-// It holds its slices until the lease ends, but the slots are those of the old leader.
+// It holds its slices as before, but the slots are those of the old leader.
 void SliceMember::lost() {
+  is_answered_ = false;
   for (Class& one : classes_) {
     one.slot = kNoSlot;
     one.ask_in = 0;

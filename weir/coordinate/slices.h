@@ -25,6 +25,20 @@
 // distributes what the joined members report to hold. They report how many members there were; the
 // others count as away, but only as many as have known names.
 //
+// What a server does that is cut off is a choice (Partition). Above is kSafe. With kLast a slice
+// has no end: it stays its holder's until the holder reports in a claim that it holds less,
+// whatever happens to the leader, to etcd and to the network, and a leader divides only what is
+// reported free. No clock is involved. The leader keeps 1/200 of each limit for servers and classes
+// without a slice. They use limit / (400 x members) each, so that their number may have doubled
+// since they were told:
+//
+//   at every instant    sum of slices <= limit - limit / 200, and of all that is used <= limit
+//
+// Then a new leader only divides what members report to hold until every known server has reported,
+// and what a dead server held is free when it reports again after its restart, or is forgotten. A
+// member releases tokens only in the first claim after an answer, so that what it releases while it
+// is cut off is not lost.
+//
 // Slots: classes have arbitrary names; the leader assigns each name a place in the vectors, so that
 // the vectors of all members have the same meaning. A slot without demand for `slot_idle` may be
 // assigned to another name if there is no free slot; otherwise the class is refused and counted.
@@ -45,6 +59,7 @@
 #include "weir/base/time.h"
 #include "weir/coordinate/epoch.h"
 #include "weir/coordinate/round_payload.h"
+#include "weir/coordinate/slice_claim.h"
 #include "weir/coordinate/vectors.h"
 
 namespace weir {
@@ -52,17 +67,27 @@ namespace weir {
 inline constexpr std::int64_t kMilli = 1000;
 inline constexpr std::int64_t kSliceLimitMax = std::int64_t{1'000'000'000'000} * kMilli;
 inline constexpr std::int64_t kLeastSlice = 1;  // one token in 1000 s
-inline constexpr std::size_t kSliceNameMax = 255;
 inline constexpr std::uint32_t kNoSlot = UINT32_MAX;
 
-// What a server may use of a limit while it is cut off. n = 0: it does not know the number
-// of members.
-constexpr std::int64_t cut_off_slice(std::int64_t limit, std::uint32_t members) {
-  return members == 0 ? kLeastSlice
-                      : std::max<std::int64_t>(limit / (std::int64_t{10} * members), kLeastSlice);
+// What holds while the network is cut: slices end, or stay as they were last.
+enum class Partition : std::uint8_t { kSafe, kLast };
+
+// The part of a limit that all servers without a slice may use together.
+constexpr std::int64_t cut_off_part(Partition partition) {
+  return partition == Partition::kSafe ? 10 : 400;
+}
+// The part that is kept for them with kLast.
+inline constexpr std::int64_t kKeptPart = 200;
+// What one of them may use. n = 0: it does not know the number of members.
+constexpr std::int64_t cut_off_slice(std::int64_t limit, std::uint32_t members,
+                                     Partition partition = Partition::kSafe) {
+  return members == 0
+             ? kLeastSlice
+             : std::max<std::int64_t>(limit / (cut_off_part(partition) * members), kLeastSlice);
 }
 
 struct SliceTerms {
+  Partition partition = Partition::kSafe;              // the same on all servers
   Nanoseconds lease = std::chrono::milliseconds{400};  // more than the timeout and a few rounds
   // Clocks differ in speed by less than 0.1 %: the kernel slews by at most 0.05 %.
   Nanoseconds margin() const { return lease / 500 + std::chrono::microseconds{10}; }
@@ -101,6 +126,8 @@ class SliceLeader final : public LeaderRoundPayload {
   // Whether it has signalled, and was not forgotten since.
   bool knows(MemberId member) const { return holders_.contains(member); }
 
+  // Whether it still waits for slices of earlier leaders to end, or to be reported.
+  bool is_quiet() const { return is_quiet_; }
   // The number of members, including those that are away.
   std::uint32_t members() const;
   std::size_t slots() const { return slots_.size(); }
@@ -121,6 +148,7 @@ class SliceLeader final : public LeaderRoundPayload {
     std::string name;
     std::int64_t limit = 0;
     std::uint64_t version = 0;  // version of the table when the slot was assigned to this name
+    std::int64_t reported = 0;  // what members reported to hold that was not granted here
     Instant wanted_at{};
   };
   struct Held {
@@ -134,6 +162,7 @@ class SliceLeader final : public LeaderRoundPayload {
     bool is_present = false;
     bool is_ready = false;
     bool is_forgotten = false;  // takes effect when its lease has expired
+    bool is_partial = false;    // its last claim did not contain all of its slices
     std::uint64_t table = 0;    // version of the table that it knows
     std::uint32_t told = 0;     // number of members that it reported
     std::uint32_t telling = 0;
@@ -153,7 +182,18 @@ class SliceLeader final : public LeaderRoundPayload {
   void cut_back_unleased(std::uint32_t slot, std::int64_t excess);
   std::vector<std::int64_t> targets(std::uint32_t slot, std::int64_t usable) const;
   std::int64_t usable(std::uint32_t slot, Instant now) const;
-  static std::int64_t cut_off_of(const Holder& holder, std::int64_t limit);
+  std::int64_t usable_of_reported(std::uint32_t slot) const;
+  std::int64_t held_in_round(std::uint32_t slot) const;
+  void read_slots(const SliceClaim& claim, EpochView data, Holder& holder, Instant now) const;
+  void read_asks(const SliceClaim& claim, Holder& holder, Instant now);
+  bool is_last() const { return options_.terms.partition == Partition::kLast; }
+  bool is_leased(const Holder& holder, Instant now) const {
+    return is_last() || now < holder.expires;
+  }
+  std::int64_t cut_off(std::int64_t limit, std::uint32_t members) const {
+    return cut_off_slice(limit, members, options_.terms.partition);
+  }
+  std::int64_t cut_off_of(const Holder& holder, std::int64_t limit) const;
   std::uint32_t away() const { return std::max(unknown_, running_); }
 
   Options options_;
@@ -204,7 +244,13 @@ class SliceMember final : public MemberRoundPayload {
   std::int64_t slice(ClassIndex index, Instant now) const;
   // It has a valid slice, and not only the amount of a server that is cut off.
   bool is_leased(ClassIndex index, Instant now) const;
-  Instant lease_end() const { return lease_end_; }
+  // What a class without a slice may use of its limit.
+  std::int64_t cut_off(std::int64_t limit) const {
+    return cut_off_slice(limit, members_, terms_.partition);
+  }
+  // Whether slices may be released now: what a server releases that is cut off would be unused.
+  bool may_release() const { return !is_last() || is_answered_; }
+  Instant lease_end() const { return is_last() ? kNever : lease_end_; }
   std::uint32_t members() const { return members_; }
   // Whether a leader has reported it.
   bool is_told() const { return is_told_; }
@@ -221,10 +267,12 @@ class SliceMember final : public MemberRoundPayload {
     std::int64_t slice = 0;
     std::uint32_t slot = kNoSlot;
     std::uint32_t ask_in = 0;  // number of claims to wait after a refusal
-    bool has_slice = false;    // until the lease ends
+    bool has_slice = false;    // until the lease ends, if it does
     bool is_open = true;
   };
 
+  bool is_last() const { return terms_.partition == Partition::kLast; }
+  std::int64_t held(ClassIndex index, Instant now) const;
   void give_up_unneeded(Class& one, Instant now) const;
   void define(std::uint32_t slot, std::string name);
 
@@ -236,7 +284,8 @@ class SliceMember final : public MemberRoundPayload {
   std::map<std::string, std::uint32_t, std::less<>> slot_of_;
   std::uint64_t table_ = 0;
   std::uint32_t members_ = 0;
-  bool is_told_ = false;  // reported by a leader
+  bool is_told_ = false;      // reported by a leader
+  bool is_answered_ = false;  // the last claim
   Instant claimed_at_ = Instant::min();
   Instant lease_end_ = Instant::min();
 };

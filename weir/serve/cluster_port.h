@@ -60,6 +60,8 @@ struct LeaderStatus {
   std::uint64_t garbage = 0;
   Nanoseconds round_median{0};  // of the last rounds
   Nanoseconds round_p99{0};
+  // Slices without an end: what members have not reported to this leader cannot be divided.
+  bool waits_for_reports = false;
   std::vector<MemberStatus> members = {};  // without the information from etcd
   std::vector<CourseStatus> courses = {};  // all except that of slices
 };
@@ -74,6 +76,7 @@ struct ClusterStatus {
   std::uint64_t epochs = 0;   // number of epochs it took part in
   std::uint64_t errors = 0;   // calls without an epoch
   std::uint32_t counted = 0;  // members that share the limits, as last reported; 0: never reported
+  std::string partition = "safe";   // or "last", see ClusterOptions
   std::vector<SliceStatus> slices;  // slices that it uses
   std::vector<MemberStatus> members;
   std::vector<std::string> rule_errors;  // rules of the cluster that cannot be applied here

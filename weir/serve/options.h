@@ -257,6 +257,12 @@ struct ClusterOptions {
   };
   StartWithout start_without = StartWithout::kClosed;
   std::uint32_t start_rate = 0;
+  // What this server may use while it is cut off; the same on all servers.
+  enum class Partition : std::uint8_t {
+    kSafe,  // limit / (10 x members)
+    kLast,  // its last slice, which no other server gets
+  };
+  Partition partition = Partition::kSafe;
   bool insecure = false;  // do not warn about plain text on the network, see plain_text.h
 
   bool is_on() const { return !name.empty(); }

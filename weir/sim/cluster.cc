@@ -169,7 +169,8 @@ struct Event {
     kFault,
     kHeal,
     kBoot,
-    kForget
+    kForget,
+    kLeaderDies
   };
   Instant at;
   std::uint64_t order = 0;
@@ -222,6 +223,7 @@ class World {
   void stop_leading(Server& server);
   void fault(const Event& event);
   void die(std::size_t index, Rng& rng);
+  void leader_dies();
   void plan_faults();
   void check_slices();
   void check_recovery();
@@ -461,6 +463,8 @@ void World::handle(Event& event) {
       if (event.order_of_cut != result_.partitions) return;
       for (Node& each : nodes_) each.is_cut = false;
       return;
+    case Event::Kind::kLeaderDies:
+      return leader_dies();
     case Event::Kind::kBoot:
       if (node.server == nullptr) boot(event.node);
       return;
@@ -487,6 +491,8 @@ void World::ask_etcd(std::size_t index) {
 
 // The first server that asks while there is no lease leads, in a new term.
 void World::etcd(const Event& event) {
+  const Nanoseconds since = now_ - instant_at(0);
+  if (since >= options_.etcd_gone_from && since < options_.etcd_gone_until) return;
   if (!leader_ || now_ >= lease_until_) {
     leader_ = event.node;
     leader_life_ = event.life;
@@ -541,7 +547,8 @@ void World::etcd_reply(const Event& event) {
   if (!leads || (server.leading && server.leading->term != event.term)) stop_leading(server);
   if (leads) {
     if (!server.leading) start_leading(server, event.term, local);
-    server.leading->leader.confirm(event.sent + options_.leader_lease * 2 / 3);
+    const bool is_sure = options_.terms.partition == Partition::kLast;
+    server.leading->leader.confirm(is_sure ? kNever : event.sent + options_.leader_lease * 2 / 3);
     server.leading->set_known(event.names, event.running);
     parts_.confirmed(server.leading->slices, nodes_.size(),
                      [&](std::size_t node) { return is_connected(node, event.node); });
@@ -576,6 +583,24 @@ void World::plan_faults() {
   plan(faults.stop_every, 2);
   plan(faults.slow_every, 3);
   plan(faults.death_every, 4);
+  if (options_.leader_dies_at > Nanoseconds{0}) {
+    push({.at = instant_at(0) + options_.leader_dies_at, .kind = Event::Kind::kLeaderDies});
+  }
+}
+
+void World::leader_dies() {
+  if (!leader_ || nodes_[*leader_].server == nullptr) return;
+  Node& node = nodes_[*leader_];
+  if (node.load->is_busy(node.clock.local(now_))) {
+    return push({.at = now_ + milliseconds{10}, .kind = Event::Kind::kLeaderDies});
+  }
+  ++result_.crashes;
+  stop_leading(*node.server);
+  node.server.reset();
+  if (options_.leader_died) options_.leader_died(*leader_);
+  push({.at = std::max(now_ + milliseconds{1}, instant_at(0) + options_.leader_back_at),
+        .kind = Event::Kind::kBoot,
+        .node = *leader_});
 }
 
 void World::fault(const Event& event) {
@@ -637,7 +662,7 @@ void World::check_slices() {
     const std::int64_t slice = node.server->slices.slice(0, local);
     (node.server->slices.is_leased(0, local) ? leased : cut_off) += slice;
   }
-  checkers_.slices(leased, cut_off, options_.limit, nodes_.size(), now_);
+  checkers_.slices(leased, cut_off, options_.limit, nodes_.size(), now_, options_.terms.partition);
 }
 
 void World::check_recovery() {
@@ -688,10 +713,11 @@ ClusterResult run_cluster(const ClusterOptions& options, const ClusterParts& par
 
 ClusterResult run_cluster(const ClusterOptions& options) { return run_cluster(options, {}); }
 
-ClusterOptions rough_cluster(std::uint64_t seed) {
+ClusterOptions rough_cluster(std::uint64_t seed, Partition partition) {
   Rng rng = Rng(seed).split("rough");
   ClusterOptions options;
   options.seed = seed;
+  options.terms.partition = partition;
   options.servers = 3 + rng.below(10);
   if (rng.chance(1, 500)) options.servers = 100 + rng.below(200);
   options.delay_max = std::chrono::microseconds{100 + rng.below(3000)};

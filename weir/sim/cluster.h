@@ -57,6 +57,8 @@ class ServerLoad {
   virtual void set_slice(std::int64_t slice, Instant now) = 0;
   // Performs due actions, and returns the time of the next call.
   virtual Instant run(Instant now) = 0;
+  // Whether it has most of the load, or had it until just now.
+  virtual bool is_busy(Instant /*now*/) const { return false; }
 };
 
 struct ClusterOptions {
@@ -79,6 +81,13 @@ struct ClusterOptions {
   // If not 0, every server always has this slice, and there are no epochs.
   std::int64_t fixed_slice = 0;
   std::function<void()> at_end = {};  // called while the loads still exist
+  // etcd does not answer from ... until; the leader dies as soon as it is not busy, and starts
+  // again. 0: neither happens.
+  Nanoseconds etcd_gone_from{0};
+  Nanoseconds etcd_gone_until{0};
+  Nanoseconds leader_dies_at{0};
+  Nanoseconds leader_back_at{0};
+  std::function<void(std::size_t server)> leader_died = {};
 };
 
 struct ClusterResult {
@@ -101,6 +110,6 @@ struct ClusterResult {
 ClusterResult run_cluster(const ClusterOptions& options);
 
 // Faults of all kinds, drawn from the seed: 3 ... 12 servers, and in one of 500 runs some hundred.
-ClusterOptions rough_cluster(std::uint64_t seed);
+ClusterOptions rough_cluster(std::uint64_t seed, Partition partition = Partition::kSafe);
 
 }  // namespace weir::sim

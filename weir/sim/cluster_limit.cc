@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <numeric>
 #include <queue>
 #include <utility>
 
@@ -31,7 +32,15 @@ struct Tally {
   Quantiles latency;
   std::uint64_t arrived = 0;
   std::uint64_t served = 0;
+  std::optional<std::size_t> dead;  // a server that the hot spot avoids
 };
+
+// 3, or the next number that has no common divisor with the number of servers.
+std::size_t stride(std::size_t servers) {
+  std::size_t stride = 3;
+  while (std::gcd(stride, servers) != 1) ++stride;
+  return stride;
+}
 
 Target::Options target_options() {
   Target::Options options;
@@ -68,6 +77,10 @@ class Traffic final : public ServerLoad {
 
   std::uint64_t served() const { return served_; }
 
+  // Or was until just now, and may still hold the slice.
+  bool is_busy(Instant now) const override {
+    return is_hot(now) || is_hot(now - std::chrono::milliseconds{500});
+  }
   std::int64_t demand(Instant now) override {
     return gauge_.measure(*target_.rules(Head::kRegular), now).ops;
   }
@@ -103,7 +116,8 @@ class Traffic final : public ServerLoad {
   bool is_hot(Instant now) const {
     const auto turn = static_cast<std::uint64_t>(ns_of(now) / spec_.move_every.count());
     // A stride that visits all servers, and never adjacent ones in succession.
-    return turn * 3 % spec_.servers == server_;
+    const std::size_t hot = turn * stride(spec_.servers) % spec_.servers;
+    return (tally_.dead == hot ? (hot + 1) % spec_.servers : hot) == server_;
   }
   Instant next_turn(Instant now) const {
     return instant_at((ns_of(now) / spec_.move_every.count() + 1) * spec_.move_every.count());
@@ -187,9 +201,10 @@ std::vector<double> rolling(const std::vector<Bin>& bins, const ClusterSpec& spe
   return parts;
 }
 
-WindowFigures windows(const std::vector<Bin>& bins, const ClusterSpec& spec, Nanoseconds length) {
+WindowFigures windows(const std::vector<Bin>& bins, const ClusterSpec& spec, Nanoseconds length,
+                      Nanoseconds begin_at = kBegin) {
   const auto width = static_cast<std::size_t>(length / kBin);
-  const auto first = static_cast<std::size_t>(kBegin / kBin);
+  const auto first = static_cast<std::size_t>(begin_at / kBin);
   const auto end = std::min(bins.size(), static_cast<std::size_t>(spec.length / kBin));
   const double allowed = spec.limit * (static_cast<double>(length.count()) / 1e9);
   WindowFigures figures{.least = 1e9, .most = 0};
@@ -212,6 +227,26 @@ std::vector<Bin> coarse(const std::vector<Bin>& bins, std::size_t of) {
   return sums;
 }
 
+// The part of the limit used during the outage.
+double through_outage(const std::vector<Bin>& bins, const ClusterSpec& spec) {
+  ClusterSpec until = spec;
+  until.length = ClusterSpec::kOutageAt + spec.outage_length();
+  return windows(bins, until, spec.outage_length(), ClusterSpec::kOutageAt).most;
+}
+
+void plan_outage(const ClusterSpec& spec, Tally& tally, ClusterOptions& options) {
+  if (spec.outage == ClusterSpec::Outage::kNone || options.fixed_slice != 0) return;
+  const Nanoseconds end = ClusterSpec::kOutageAt + spec.outage_length();
+  if (spec.outage == ClusterSpec::Outage::kEtcd) {
+    options.etcd_gone_from = ClusterSpec::kOutageAt;
+    options.etcd_gone_until = end;
+    return;
+  }
+  options.leader_dies_at = ClusterSpec::kOutageAt;
+  options.leader_back_at = end;
+  options.leader_died = [&tally](std::size_t server) { tally.dead = server; };
+}
+
 std::int64_t fixed_slice_of(const ClusterSpec& spec, Contender contender) {
   const std::int64_t limit = std::int64_t{spec.limit} * kMilli;
   if (contender == Contender::kSlices) return 0;
@@ -232,7 +267,9 @@ ClusterLimitOutcome run_cluster_limit(const ClusterSpec& spec, Contender contend
   options.length = spec.length;
   options.epoch = spec.epoch;
   options.limit = std::int64_t{spec.limit} * kMilli;
+  options.terms.partition = spec.partition;
   options.fixed_slice = fixed_slice_of(spec, contender);
+  plan_outage(spec, tally, options);
   std::vector<std::uint64_t> served(spec.servers);
   options.load = [&](std::size_t server) {
     auto made = std::make_unique<Traffic>(spec, server, tally);
@@ -255,6 +292,9 @@ ClusterLimitOutcome run_cluster_limit(const ClusterSpec& spec, Contender contend
   }
   const double all = spec.limit * (static_cast<double>(spec.length.count()) / 1e9);
   result.utilisation = windows(tally.bins, spec, spec.length - kBegin).most;
+  if (spec.outage != ClusterSpec::Outage::kNone) {
+    result.through_outage = through_outage(tally.bins, spec);
+  }
 
   Outcome& outcome = result.outcome;
   outcome.contender = contender;

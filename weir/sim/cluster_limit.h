@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "weir/base/time.h"
@@ -32,6 +33,15 @@ struct ClusterSpec {
   Nanoseconds trickle = std::chrono::milliseconds{20};
   Nanoseconds epoch = std::chrono::milliseconds{10};
   Nanoseconds length = std::chrono::seconds{30};
+  Partition partition = Partition::kSafe;
+  // The server that leads dies, at a time when it is not the hot spot, and starts again; or etcd
+  // does not answer.
+  enum class Outage : std::uint8_t { kNone, kLeader, kEtcd };
+  static constexpr Nanoseconds kOutageAt = std::chrono::seconds{5};
+  Outage outage = Outage::kNone;
+  Nanoseconds outage_length() const {
+    return std::chrono::seconds{outage == Outage::kNone ? 0 : outage == Outage::kLeader ? 5 : 60};
+  }
 };
 
 // Requests served in windows of a given length, as fractions of the limit, without the first
@@ -48,6 +58,7 @@ struct ClusterLimitOutcome {
   std::vector<double> rolling;  // part of the limit in the 500 ms before the end of each 100 ms
   std::vector<std::vector<std::uint64_t>> servers;  // requests of each server in each 100 ms
   double utilisation = 0;                           // without the first second
+  std::optional<double> through_outage;             // the same during the outage
   ClusterResult cluster;
 };
 

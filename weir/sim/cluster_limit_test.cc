@@ -23,6 +23,28 @@ TEST(ClusterLimit, HoldsOnTenServersWhileTheHotSpotMoves) {
   }
 }
 
+// Slices without an end: nearly all of the limit is used while there is no leader, or no etcd.
+TEST(ClusterLimit, IsUsedThroughOutagesWithSlicesWithoutAnEnd) {
+  for (const auto outage : {ClusterSpec::Outage::kLeader, ClusterSpec::Outage::kEtcd}) {
+    ClusterSpec spec{.partition = Partition::kLast, .outage = outage};
+    spec.length = ClusterSpec::kOutageAt + spec.outage_length() + seconds{5};
+    const ClusterLimitOutcome result = run_cluster_limit(spec, Contender::kSlices, 1);
+    EXPECT_EQ(result.cluster.findings, 0U);
+    EXPECT_GE(*result.through_outage, 0.95);
+    EXPECT_LE(result.long_windows.most, 1.02);
+    EXPECT_LE(result.short_windows.most, 1.10);
+  }
+}
+
+// With leases the rest is 10 % at most: the check sees an outage.
+TEST(ClusterLimit, IsHardlyUsedThroughOutagesWithSlicesThatEnd) {
+  ClusterSpec spec{.outage = ClusterSpec::Outage::kEtcd};
+  spec.length = ClusterSpec::kOutageAt + spec.outage_length() + seconds{5};
+  const ClusterLimitOutcome result = run_cluster_limit(spec, Contender::kSlices, 1);
+  EXPECT_EQ(result.cluster.findings, 0U);
+  EXPECT_LE(*result.through_outage, 0.10);
+}
+
 // The checks work: fixed slices waste capacity, and the whole limit on each server multiplies.
 TEST(ClusterLimit, FixedSlicesLoseWhatTheHotSpotCannotUse) {
   const ClusterLimitOutcome result =

@@ -41,7 +41,7 @@ TEST(Cluster, TheSameSeedGivesTheSameRun) {
 }
 
 // CLUSTER_SEEDS=FIRST-COUNT runs others.
-TEST(Cluster, RoughSeedsFindNothing) {
+void rough_seeds_find_nothing(Partition partition) {
   std::uint64_t first = 1;
   std::uint64_t count = 40;
   if (const char* const seeds = std::getenv("CLUSTER_SEEDS")) {
@@ -51,7 +51,7 @@ TEST(Cluster, RoughSeedsFindNothing) {
   }
   ClusterResult all;
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
-    const ClusterResult result = run_cluster(rough_cluster(seed));
+    const ClusterResult result = run_cluster(rough_cluster(seed, partition));
     ASSERT_EQ(result.findings, 0U) << "seed " << seed << "\n" << told(result);
     all.crashes += result.crashes;
     all.partitions += result.partitions;
@@ -68,13 +68,18 @@ TEST(Cluster, RoughSeedsFindNothing) {
   EXPECT_GT(all.leaders, count);
   EXPECT_GT(all.forgotten, count / 4);
 }
+TEST(Cluster, RoughSeedsFindNothing) { rough_seeds_find_nothing(Partition::kSafe); }
+TEST(Cluster, RoughSeedsFindNothingWithSlicesWithoutAnEnd) {
+  rough_seeds_find_nothing(Partition::kLast);
+}
 
 // Nothing remains of servers that are permanently dead, whichever server leads then.
 TEST(Cluster, WhoIsDeadAndForgottenIsNotCounted) {
   std::uint64_t forgotten = 0;
   std::uint64_t leaders = 0;
-  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
     ClusterOptions options{.servers = 5, .seed = seed, .length = seconds{4}, .calm = seconds{2}};
+    if (seed % 2 == 0) options.terms.partition = Partition::kLast;
     options.faults.death_every = milliseconds{500};
     const ClusterResult result = run_cluster(options);
     EXPECT_EQ(result.findings, 0U) << "seed " << seed << "\n" << told(result);
@@ -108,10 +113,11 @@ TEST(Cluster, AThousandServers) {
 
 // ---- every checker works: on servers with a defect ----
 
-std::uint64_t findings_with(const ClusterParts& parts, std::string_view expected) {
+std::uint64_t findings_with(const ClusterParts& parts, std::string_view expected,
+                            Partition partition = Partition::kSafe) {
   std::uint64_t found = 0;
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-    ClusterOptions options = rough_cluster(seed);
+    ClusterOptions options = rough_cluster(seed, partition);
     options.servers = 5;
     options.faults.crash_every = milliseconds{400};
     options.faults.partition_every = milliseconds{500};
@@ -139,6 +145,15 @@ TEST(ClusterCheckers, SeeANewLeaderThatDoesNotWait) {
     }
   };
   EXPECT_GT(findings_with(ANewLeaderGivesOutSlicesAtOnce(), "slices under lease"), 0U);
+}
+TEST(ClusterCheckers, SeeANewLeaderThatDoesNotWaitForReports) {
+  struct ANewLeaderGivesOutSlicesAtOnce : ClusterParts {
+    SliceLeader::Options slices(SliceLeader::Options options) const override {
+      options.is_first = true;
+      return options;
+    }
+  };
+  EXPECT_GT(findings_with(ANewLeaderGivesOutSlicesAtOnce(), "slices", Partition::kLast), 0U);
 }
 TEST(ClusterCheckers, SeeLeasesThatAreKeptTooLong) {
   struct HoldersKeepSlicesTooLong : ClusterParts {
@@ -217,6 +232,8 @@ TEST(EpochCheckers, SeeTooLargeASumOfSlices) {
   EXPECT_EQ(findings.count(), 1U);
   checkers.slices(900, 206, 1000, 5, instant_at(0));
   EXPECT_EQ(findings.count(), 2U);
+  checkers.slices(900, 106, 1000, 5, instant_at(0), Partition::kLast);
+  EXPECT_EQ(findings.count(), 3U);
 }
 
 }  // namespace

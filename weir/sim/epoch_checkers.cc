@@ -67,12 +67,13 @@ EpochCombine EpochCheckers::watched(EpochCombine combine, std::function<Instant(
 }
 
 void EpochCheckers::slices(std::int64_t leased, std::int64_t cut_off, std::int64_t limit,
-                           std::size_t servers, Instant at) {
+                           std::size_t servers, Instant at, Partition partition) {
   const std::int64_t least = static_cast<std::int64_t>(servers) * kLeastSlice;
   if (leased > limit + least) {
     findings_.add(at, fmt::format("slices under lease sum to {} of {}", leased, limit));
   }
-  if (leased + cut_off > limit + limit / 10 + least) {
+  const std::int64_t more = partition == Partition::kSafe ? limit / 10 : 0;
+  if (leased + cut_off > limit + more + least) {
     findings_.add(at, fmt::format("slices sum to {} of {}", leased + cut_off, limit));
   }
 }

@@ -7,7 +7,8 @@
 //   late       every callback is made within the timeout and a stated bound
 //   order      the reduction does not depend on order or grouping
 //   slices     those under lease sum to at most the limit; including servers that are cut off, to
-//              at most limit + limit/10; plus each server's minimum rate
+//              at most limit + limit/10, or at most the limit if they have no end; plus each
+//              server's minimum rate
 //   recovery   when the faults have ended, epochs continue
 //
 // A restarted server counts as another server. Findings are counted, and the first few are kept as
@@ -21,6 +22,7 @@
 
 #include "weir/base/time.h"
 #include "weir/coordinate/epoch.h"
+#include "weir/coordinate/slices.h"
 #include "weir/sim/checkers.h"
 
 namespace weir::sim {
@@ -35,7 +37,7 @@ class EpochCheckers {
   // Wraps a combine: also tries its arguments in other orders.
   EpochCombine watched(EpochCombine combine, std::function<Instant()> now);
   void slices(std::int64_t leased, std::int64_t cut_off, std::int64_t limit, std::size_t servers,
-              Instant at);
+              Instant at, Partition partition = Partition::kSafe);
   void recovered(std::uint64_t server, bool is_well, Instant at);
 
  private:

@@ -54,6 +54,8 @@ Json limit_run_json(const sim::ClusterLimitOutcome& run) {
   return {{"policy", contender_name(run.outcome.contender)},
           {"served", run.outcome.served},
           {"used", rounded(run.utilisation)},
+          {"used_through_outage",
+           run.through_outage ? Json(rounded(*run.through_outage)) : Json(nullptr)},
           {"in_500_ms", window(run.short_windows)},
           {"in_5_s", window(run.long_windows)},
           {"latency_p50_ms", quantile_ms(job.latency, 50)},
@@ -220,6 +222,7 @@ Result<void> write_cluster_limit(const ClusterLimitStudy& study, const std::stri
                  {"servers", study.spec.servers},
                  {"limit", study.spec.limit},
                  {"length_s", in_ms(study.spec.length) / 1000},
+                 {"partition", study.spec.partition == Partition::kLast ? "last" : "safe"},
                  {"policies", Json::array()}};
   for (const sim::ClusterLimitOutcome& run : study.runs) {
     result["policies"].push_back(limit_run_json(run));
@@ -235,8 +238,9 @@ Result<void> write_cluster_limit(const ClusterLimitStudy& study, const std::stri
   windows["lines"].push_back(rolling_figure(study));
   Json hot =
       section_json("The hot spot and the servers",
-                   "Nearly all work is on one server, and this server changes every 2 s; the "
-                   "others have a trickle of requests.");
+                   fmt::format("Nearly all work is on one server, and this server changes every "
+                               "{} ms; the others have a trickle of requests.",
+                               in_ms(study.spec.move_every)));
   for (const sim::ClusterLimitOutcome& run : study.runs) {
     hot["lines"].push_back(servers_figure(run));
   }
