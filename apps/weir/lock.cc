@@ -24,12 +24,15 @@ constexpr const char* kFooter = R"(
 Actions:
   run RESOURCE -- COMMAND    run COMMAND while RESOURCE is locked; exits as COMMAND does
   list                       locks that are held or waited for
+  watch RESOURCE             wait until RESOURCE is free, without taking it
   stats                      statistics of the server
   bench                      locks per second that this machine gets
 
 Examples:
   weir lock run nightly -- rsync -a /data backup:
   weir lock run --shared --timeout 30s dataset/7 -- ./read-it
+  weir lock run --mode CW log -- ./append     with other writers, but no readers
+  weir lock watch --timeout 1h nightly        show its holders, and wait for them
   weir lock run --try report -- make report || echo 'another machine makes it'
   weir lock list --tls-certificates /etc/weir/pki --filter dataset/
 
@@ -47,6 +50,7 @@ struct LockArguments {
   std::string job;
   std::string certificates;
   bool shared = false;
+  std::string mode;
   bool only_try = false;
   std::string timeout;
   std::string kill_after;
@@ -76,19 +80,38 @@ Nanoseconds time_of(const std::string& text, Nanoseconds without, const char* op
   return text.empty() ? without : value_or_fail(parse_duration(text), Exit::kUsage, option);
 }
 
+lock::Mode mode_of(const LockArguments& arguments) {
+  if (arguments.mode.empty()) {
+    return arguments.shared ? lock::Mode::kShared : lock::Mode::kExclusive;
+  }
+  if (arguments.shared) {
+    throw Failure{Exit::kUsage, "--shared and --mode exclude each other"};
+  }
+  const auto mode = lock::mode_by(arguments.mode);
+  if (!mode) {
+    throw Failure{Exit::kUsage, fmt::format("--mode: {} is not a mode: expected NL, CR, CW, PR, "
+                                            "PW or EX, or their names",
+                                            quote(arguments.mode))};
+  }
+  return *mode;
+}
+
+void check_resource(const LockArguments& arguments) {
+  if (lock::LockTable::is_name(arguments.words.front())) return;
+  throw Failure{Exit::kUsage, fmt::format("{}: the name of a resource must have 1 to {} bytes",
+                                          arguments.action, lock::kNameMax)};
+}
+
 int run(const LockArguments& arguments) {
   if (arguments.words.size() < 2) {
     throw Failure{Exit::kUsage, "run: a resource and, after --, a command are required"};
   }
   LockRun run;
   run.connect = connect_options(arguments);
+  check_resource(arguments);
   run.resource = arguments.words.front();
-  if (!lock::LockTable::is_name(run.resource)) {
-    throw Failure{Exit::kUsage, fmt::format("run: the name of a resource must have 1 to {} bytes",
-                                            lock::kNameMax)};
-  }
   run.command.assign(arguments.words.begin() + 1, arguments.words.end());
-  run.mode = arguments.shared ? lock::Mode::kShared : lock::Mode::kExclusive;
+  run.mode = mode_of(arguments);
   run.only_try = arguments.only_try;
   if (!arguments.timeout.empty()) run.timeout = time_of(arguments.timeout, {}, "--timeout");
   if (run.timeout == Nanoseconds{0}) {  // do not even wait for an answer of the server
@@ -98,6 +121,19 @@ int run(const LockArguments& arguments) {
   run.kill_after = time_of(arguments.kill_after, run.kill_after, "--kill-after");
   run.conflict_status = arguments.conflict_status;
   return run_locked(run);
+}
+
+int watch(const LockArguments& arguments) {
+  if (arguments.words.size() != 1) throw Failure{Exit::kUsage, "watch: a resource is required"};
+  check_resource(arguments);
+  LockWatch watch;
+  watch.connect = connect_options(arguments);
+  watch.resource = arguments.words.front();
+  watch.mode = mode_of(arguments);
+  if (!arguments.timeout.empty()) watch.timeout = time_of(arguments.timeout, {}, "--timeout");
+  watch.conflict_status = arguments.conflict_status;
+  watch.json = arguments.json;
+  return watch_lock(watch);
 }
 
 int measure(const LockArguments& arguments) {
@@ -120,7 +156,8 @@ nlohmann::json to_json(const lock::LockView& lock) {
           {"client", lock.client},
           {"peer", lock.peer},
           {"fence", lock.fence},
-          {"asked", lock.is_asked}};
+          {"asked", lock.is_asked},
+          {"wanted", lock::mode_name(lock.wanted)}};
 }
 
 int list(const LockArguments& arguments) {
@@ -129,7 +166,8 @@ int list(const LockArguments& arguments) {
   nlohmann::json all = nlohmann::json::array();
   std::uint64_t left = arguments.most;
   const auto head = [] {
-    fmt::print("{:<10}{:<9}{:<18}{:<22}{:>20}  NAME\n", "MODE", "STATE", "CLIENT", "FROM", "FENCE");
+    fmt::print("{:<17}{:<9}{:<17}{:<18}{:<22}{:>20}  NAME\n", "MODE", "STATE", "WANTED", "CLIENT",
+               "FROM", "FENCE");
   };
   while (left > 0) {
     options.max = std::min<std::uint64_t>(left, 1000);
@@ -142,9 +180,10 @@ int list(const LockArguments& arguments) {
       if (arguments.json) {
         all.push_back(to_json(lock));
       } else {
-        fmt::print("{:<10}{:<9}{:<18x}{:<22}{:>20}  {}\n", lock::mode_name(lock.mode),
-                   lock::state_name(lock.state), lock.client, lock.peer, lock.fence,
-                   quote(lock.name));
+        const bool waits = lock.wanted != lock.mode;
+        fmt::print("{:<17}{:<9}{:<17}{:<18x}{:<22}{:>20}  {}\n", lock::mode_name(lock.mode),
+                   lock::state_name(lock.state), waits ? lock::mode_name(lock.wanted) : "-",
+                   lock.client, lock.peer, lock.fence, quote(lock.name));
       }
     }
     left -= std::min<std::uint64_t>(left, page.locks.size());
@@ -180,10 +219,14 @@ int stats(const LockArguments& arguments) {
       {"resources", view.resources},
       {"waiting", view.waiting},
       {"parked", view.parked},
+      {"converting", view.converting},
+      {"watches", view.watches},
       {"gated", stats.gated},
       {"clients", view.clients()},
       {"grants", view.grants},
       {"cancels", view.cancels},
+      {"conversions", view.counters.conversions},
+      {"deadlocks", view.counters.deadlocks},
       {"evictions", view.counters.evictions},
       {"unknown_cancels", view.counters.unknown_cancels},
       {"bad_names", view.counters.bad_names},
@@ -204,28 +247,34 @@ int stats(const LockArguments& arguments) {
 
 int act(const LockArguments& arguments) {
   const std::string& action = arguments.action;
-  if (action != "run" && !arguments.words.empty()) {
+  if (action != "run" && action != "watch" && !arguments.words.empty()) {
     throw Failure{Exit::kUsage,
                   fmt::format("{}: unexpected argument {}", action, quote(arguments.words[0]))};
   }
   if (action == "run") return run(arguments);
   if (action == "list") return list(arguments);
+  if (action == "watch") return watch(arguments);
   if (action == "stats") return stats(arguments);
   return measure(arguments);
 }
 
 void add_run_options(CLI::App& command, LockArguments& arguments) {
   command.add_flag("--shared", arguments.shared,
-                   "run: share the lock with other clients that use --shared");
+                   "run, watch: share the lock with other clients that use --shared");
+  command
+      .add_option("--mode", arguments.mode,
+                  "run, watch: lock in MODE: NL, CR, CW, PR (shared), PW or EX (default)")
+      ->type_name("MODE");
   command.add_flag("--try", arguments.only_try, "run: do not wait for other holders");
-  command.add_option("--timeout", arguments.timeout, "run: wait at most TIME")->type_name("TIME");
+  command.add_option("--timeout", arguments.timeout, "run, watch: wait at most TIME")
+      ->type_name("TIME");
   command
       .add_option("--kill-after", arguments.kill_after,
                   "run: send SIGKILL TIME after SIGTERM when the lock is lost (default 2s)")
       ->type_name("TIME");
   command
       .add_option("--conflict-exit-code", arguments.conflict_status,
-                  "run: exit status if other clients hold the lock (default 1)")
+                  "run, watch: exit status if other clients hold the lock (default 1)")
       ->type_name("N")
       ->check(CLI::Range(0, 255));
 }
@@ -235,12 +284,17 @@ void add_run_options(CLI::App& command, LockArguments& arguments) {
 void add_lock(CLI::App& weir, int& status) {
   auto arguments = std::make_shared<LockArguments>();
   CLI::App* command = weir.add_subcommand("lock", kLockHelp);
-  command->add_option("ACTION", arguments->action, "run, list, stats or bench")
-      ->required()
-      ->check(one_of({"run", "list", "stats", "bench"}));
+  CLI::Option* const action =
+      command->add_option("ACTION", arguments->action, "run, list, watch, stats or bench")
+          ->required()
+          ->check(one_of({"run", "list", "watch", "stats", "bench"}));
   // At least two: with fewer, CLI11 would assign the words after -- to weir itself.
-  command->add_option("WORDS", arguments->words, "run: RESOURCE -- COMMAND")
-      ->expected(2, kWordsMax);
+  CLI::Option* const words =
+      command->add_option("WORDS", arguments->words, "run: RESOURCE -- COMMAND; watch: RESOURCE")
+          ->expected(2, kWordsMax);
+  action->each([words](const std::string& name) {
+    if (name != "run") words->expected(1, kWordsMax);
+  });
   command
       ->add_option(
           "--server", arguments->server,
@@ -260,7 +314,7 @@ void add_lock(CLI::App& weir, int& status) {
   command->add_option("--most", arguments->most, "list: at most N locks (default 1000)")
       ->type_name("N")
       ->check(not_negative());
-  command->add_flag("--json", arguments->json, "list, stats, bench: print JSON");
+  command->add_flag("--json", arguments->json, "list, watch, stats, bench: print JSON");
   command
       ->add_option("--clients", arguments->clients,
                    "bench: run N clients at the same time (default 1)")

@@ -3,6 +3,7 @@
 // The actions of `weir lock`, each in its own file:
 //
 //   run      lock_run.cc       a command under a lock, like flock(1) but across machines
+//   watch    lock_watch.cc     waits until a resource is free
 //   bench    lock_measure.cc   the speed of a server, measured from this machine
 //   list, stats   lock.cc      the locks and statistics of a server
 #pragma once
@@ -29,6 +30,16 @@ struct LockRun {
   int conflict_status = 1;
 };
 int run_locked(const LockRun& run);
+
+struct LockWatch {
+  lock::ConnectOptions connect;
+  std::string resource;
+  lock::Mode mode = lock::Mode::kExclusive;
+  std::optional<Nanoseconds> timeout;
+  int conflict_status = 1;
+  bool json = false;
+};
+int watch_lock(const LockWatch& watch);
 
 struct LockMeasure {
   lock::ConnectOptions connect;

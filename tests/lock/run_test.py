@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """weir lock run, list and stats as users run them: several processes and a real server."""
 import concurrent.futures
+import json
 import os
 import pathlib
 import pty
@@ -165,6 +166,81 @@ class Run(unittest.TestCase):
         holder.wait()
 
 
+class Modes(unittest.TestCase):
+    """The six modes and watches, as commands of several clients see them."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = LockServer().__enter__()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.__exit__(None)
+
+    # Each line: what one more client may hold beside a client with the first mode.
+    BESIDE = {"NL": "NL CR CW PR PW EX", "CR": "NL CR CW PR PW", "CW": "NL CR CW", "PR": "NL CR PR",
+              "PW": "NL CR", "EX": "NL"}
+
+    def test_what_is_held_beside_each_other(self):
+        holders = {mode: self.server.hold(f"beside/{mode}", "--mode", mode) for mode in self.BESIDE}
+        for mode, holder in holders.items():
+            wait_for(f"{mode} is held", holder.has_begun)
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            runs = {(held, mode): pool.submit(self.server.run, "--mode", mode.lower(), "--try",
+                                              f"beside/{held}", "--", "true")
+                    for held in self.BESIDE for mode in self.BESIDE}
+        for (held, mode), run in runs.items():
+            expected = 0 if mode in self.BESIDE[held].split() else 1
+            self.assertEqual(run.result().returncode, expected, (held, mode, run.result().stderr))
+        shown = {lock["name"]: lock["mode"] for lock in self.server.ask("list")}
+        self.assertEqual(shown["beside/CW"], "concurrent-write")
+        for holder in holders.values():
+            holder.let_go()
+
+    def watch(self, *arguments):
+        return subprocess.Popen([WEIR, "lock", "watch", *arguments], env=self.server.env, text=True,
+                                stdout=subprocess.PIPE, stderr=self.server.log)
+
+    def test_a_watch_shows_the_holders_and_waits_for_them(self):
+        holder = self.server.hold("watched")
+        wait_for("it is held", holder.has_begun)
+        with self.watch("--json", "watched") as watch:
+            shown = json.loads(watch.stdout.readline())
+            self.assertEqual(shown["mode"], "exclusive")
+            lock = [lock for lock in self.server.ask("list") if lock["name"] == "watched"]
+            self.assertEqual([(one["client"], one["fence"]) for one in lock],
+                             [(shown["client"], shown["fence"])])
+            self.assertIsNone(watch.poll())
+            holder.let_go()
+            self.assertEqual(watch.wait(90), 0)
+        with self.watch("watched") as watch:
+            self.assertEqual((watch.wait(90), watch.stdout.read()), (0, ""))
+
+    def test_a_watch_gives_up_in_time(self):
+        holder = self.server.hold("kept", "--shared")
+        wait_for("it is held", holder.has_begun)
+        with self.watch("--timeout", "100ms", "--conflict-exit-code", "7", "kept") as watch:
+            self.assertEqual(watch.wait(90), 7)
+        with self.watch("--shared", "kept") as watch:
+            self.assertEqual(watch.wait(90), 0)
+        holder.let_go()
+
+    def test_a_watch_lives_through_a_restart(self):
+        with LockServer() as server:
+            holder = server.hold("res")
+            wait_for("it is held", holder.has_begun)
+            with subprocess.Popen([WEIR, "lock", "watch", "res"], env=server.env, text=True,
+                                  stdout=subprocess.PIPE, stderr=server.log) as watch:
+                watch.stdout.readline()
+                server.kill()
+                server.start()
+                watch.stdout.readline()
+                self.assertIsNone(watch.poll())
+                holder.let_go()
+                self.assertEqual(holder.wait(), 0)
+                self.assertEqual(watch.wait(90), 0)
+
+
 class Claims(unittest.TestCase):
     def test_a_client_whose_word_does_not_count_is_told_so_and_does_not_wait(self):
         with LockServer("--claims", "none") as server:
@@ -283,7 +359,9 @@ class Refusals(unittest.TestCase):
 
     def test_words_that_make_no_sense(self):
         for words in (["run"], ["run", "x"], ["run", "x" * 10_000, "--", "true"],
-                      ["run", "", "--", "true"], ["dance"], ["list", "x"],
+                      ["run", "", "--", "true"], ["dance"], ["list", "x"], ["watch"],
+                      ["watch", "x", "y"], ["watch", ""], ["run", "--mode", "XX", "x", "--", "true"],
+                      ["run", "--mode", "PR", "--shared", "x", "--", "true"],
                       ["stats", "--server", "nowhere"]):
             self.assertEqual(self.weir("lock", *words).returncode, 64, words)
 

@@ -71,6 +71,16 @@ class GrpcClient final : public Client {
 
   LockClient::Acquired acquire(std::string_view name, Mode mode, OrWait or_wait,
                                Listener& listener) override;
+  LockClient::Converted convert(Ticket ticket, Mode mode, OrWait or_wait) override;
+  std::vector<Cycle::Step> cycle(Ticket ticket) const override {
+    const host::MutexLock lock(mutex_);
+    return client_.cycle(ticket);
+  }
+  Ticket watch(std::string_view name, Mode mode, Listener& listener) override;
+  Holders holders(Ticket ticket) const override {
+    const host::MutexLock lock(mutex_);
+    return client_.holders(ticket);
+  }
   void release(Ticket ticket) override;
   bool is_held(Ticket ticket) override;
   std::size_t shrink(std::size_t nr) override {
@@ -112,9 +122,11 @@ class GrpcClient final : public Client {
   void connect(Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void forget_stream(Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void compose(Stream& stream, Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void listen(Ticket ticket, Listener& listener) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void wake_keeper(Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::uint64_t said_so_far() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return client_.counters().enqueues + client_.counters().cancels;
+    const LockClient::Counters& counters = client_.counters();
+    return counters.enqueues + counters.cancels + counters.conversions + counters.watches;
   }
   bool has_stream() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return stream_ != nullptr && !stream_state_.is_done;
@@ -311,14 +323,45 @@ LockClient::Acquired GrpcClient::acquire(std::string_view name, Mode mode, OrWai
     const host::MutexLock lock(mutex_);
     const Instant now = host::boot_now();
     acquired = client_.acquire(name, mode, or_wait, now);
-    const std::uint32_t slot = slot_of(acquired.ticket);
-    if (listeners_.size() <= slot) listeners_.resize(slot + 1);
-    listeners_[slot] = &listener;
+    listen(acquired.ticket, listener);
     if (acquired.is_held && client_.events().empty()) return acquired;
     actions = look(now);
   }
   run(actions);
   return acquired;
+}
+
+void GrpcClient::listen(Ticket ticket, Listener& listener) {
+  const std::uint32_t slot = slot_of(ticket);
+  if (listeners_.size() <= slot) listeners_.resize(slot + 1);
+  listeners_[slot] = &listener;
+}
+
+LockClient::Converted GrpcClient::convert(Ticket ticket, Mode mode, OrWait or_wait) {
+  LockClient::Converted converted;
+  PendingActions actions;
+  {
+    const host::MutexLock lock(mutex_);
+    const Instant now = host::boot_now();
+    converted = client_.convert(ticket, mode, or_wait, now);
+    actions = look(now);
+  }
+  run(actions);
+  return converted;
+}
+
+GrpcClient::Ticket GrpcClient::watch(std::string_view name, Mode mode, Listener& listener) {
+  Ticket ticket = 0;
+  PendingActions actions;
+  {
+    const host::MutexLock lock(mutex_);
+    const Instant now = host::boot_now();
+    ticket = client_.watch(name, mode, now);
+    listen(ticket, listener);
+    actions = look(now);
+  }
+  run(actions);
+  return ticket;
 }
 
 void GrpcClient::release(Ticket ticket) {
@@ -479,101 +522,6 @@ std::size_t shrink(std::span<Client* const> clients, std::size_t nr) {
     }
   }
   return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
-}
-
-// ---- locks that are waited for ----
-
-struct HeldLock::State : Listener {
-  void lock_event(const LockClient::Event& event) override {
-    const host::MutexLock lock(mutex);
-    if (event.kind == LockClient::Event::Kind::kLost) {
-      is_lost = true;
-      return;
-    }
-    answer = event;
-    answered.notify_all();
-  }
-
-  // None: not within the timeout.
-  std::optional<LockClient::Event> wait(std::optional<Nanoseconds> timeout) {
-    const Instant begin = host::now();
-    const host::MutexLock lock(mutex);
-    for (;;) {
-      const Nanoseconds waited = host::now() - begin;
-      if (answer || (timeout && waited >= *timeout)) return answer;
-      timeout ? answered.wait_for(lock, *timeout - waited) : answered.wait(lock);
-    }
-  }
-
-  Client* client = nullptr;
-  Client::Ticket ticket = 0;
-  std::uint64_t fence = 0;
-  std::atomic<bool> is_lost = false;
-  host::Mutex mutex;
-  host::Condition answered;
-  std::optional<LockClient::Event> answer ABSL_GUARDED_BY(mutex);
-};
-
-HeldLock::HeldLock(std::unique_ptr<State> state) : state_(std::move(state)) {}
-HeldLock::HeldLock(HeldLock&&) noexcept = default;
-HeldLock& HeldLock::operator=(HeldLock&& other) noexcept {
-  std::swap(state_, other.state_);
-  return *this;
-}
-HeldLock::~HeldLock() { release(); }
-
-std::uint64_t HeldLock::fence() const { return state_->fence; }
-bool HeldLock::is_lost() const { return state_->is_lost; }
-
-void HeldLock::release() {
-  if (state_ == nullptr) return;
-  state_->client->release(state_->ticket);
-  state_.reset();
-}
-
-namespace {
-
-tl::unexpected<Error> refusal(std::string_view name, Refusal why) {
-  switch (why) {
-    case Refusal::kWouldWait:
-      return fail(std::errc::resource_unavailable_try_again, name, "is held by another client");
-    case Refusal::kBadName:
-      return fail(std::errc::invalid_argument, name.substr(0, 32), "is not a valid lock name",
-                  "expected 1 to 255 bytes");
-    case Refusal::kTooMany:
-      break;
-  }
-  return fail(std::errc::no_buffer_space, name, "too many lock requests are waiting");
-}
-
-}  // namespace
-
-Result<HeldLock> Client::take(std::string_view name, Mode mode,
-                              std::optional<Nanoseconds> timeout) {
-  return wait_for(name, mode, OrWait::kWait, timeout);
-}
-
-Result<HeldLock> Client::try_take(std::string_view name, Mode mode) {
-  return wait_for(name, mode, OrWait::kTry, std::nullopt);
-}
-
-Result<HeldLock> Client::wait_for(std::string_view name, Mode mode, OrWait or_wait,
-                                  std::optional<Nanoseconds> timeout) {
-  auto state = std::make_unique<HeldLock::State>();
-  HeldLock::State& waits = *state;
-  const LockClient::Acquired acquired = acquire(name, mode, or_wait, waits);
-  waits.client = this;
-  waits.ticket = acquired.ticket;
-  waits.fence = acquired.fence;
-  if (acquired.is_held) return HeldLock(std::move(state));
-  const std::optional<LockClient::Event> answer = waits.wait(timeout);
-  if (answer && answer->kind == LockClient::Event::Kind::kHeld) {
-    waits.fence = answer->fence;
-    return HeldLock(std::move(state));
-  }
-  release(acquired.ticket);
-  if (answer) return refusal(name, answer->why);
-  return fail(std::errc::timed_out, name, "was not granted within the timeout");
 }
 
 }  // namespace weir::lock

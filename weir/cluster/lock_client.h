@@ -8,6 +8,12 @@
 //   write_to_storage(data, lock->fence());     storage rejects fences below the largest it has seen
 //   if (lock->is_lost()) ...                   another client may have it now: stop
 //
+// Six modes (weir/lock/mode.h). A lock can be converted while it is held:
+//
+//   lock->convert(lock::Mode::kShared)        at once: others may read now
+//   lock->convert(lock::Mode::kExclusive)     waits; EDEADLK names the clients that wait in a
+//   circle
+//
 // Without waiting: acquire() with a Listener, which is notified when the lock is held, refused, or
 // later lost. A thread of the client calls listeners one at a time, in order, without holding a
 // mutex: they may call the client. After release() returns, there are no more events for a ticket.
@@ -31,6 +37,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "weir/base/result.h"
 #include "weir/base/time.h"
@@ -58,7 +65,9 @@ class Listener {
   Listener& operator=(const Listener&) = delete;
   virtual ~Listener() = default;
 
-  // kHeld or kRefused once, unless acquire() already returned it; kLost after kHeld.
+  // kHeld or kRefused once, unless acquire() already returned it; kLost after kHeld; kConverted or
+  // kNotConverted after convert(), unless it already returned it or the lock is lost. For watch():
+  // kHolders, again after each new connection, and kFree or kRefused once.
   virtual void lock_event(const LockClient::Event& event) = 0;
 };
 
@@ -74,10 +83,16 @@ class HeldLock {
   std::uint64_t fence() const;
   // May be called by any thread.
   bool is_lost() const;
+  // Waits until the lock is held in this mode, then fence() may be a new one. On failure the lock
+  // is held in its old mode: ETIMEDOUT; EAGAIN: another client holds it (try_convert); EDEADLK: it
+  // would wait for itself; EBUSY: other users of this client share the lock; ENOLCK: it is lost.
+  Result<void> convert(Mode mode, std::optional<Nanoseconds> timeout = std::nullopt);
+  Result<void> try_convert(Mode mode);
   void release();
 
  private:
   friend class Client;
+  Result<void> convert(Mode mode, LockTable::OrWait or_wait, std::optional<Nanoseconds> timeout);
   struct State;
   explicit HeldLock(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;  // empty: released
@@ -99,6 +114,12 @@ class Client {
   // The listener must live until the ticket is released. Held at once if a cached lock can be used.
   virtual LockClient::Acquired acquire(std::string_view name, Mode mode, OrWait or_wait,
                                        Listener& listener) = 0;
+  // See LockClient.
+  virtual LockClient::Converted convert(Ticket ticket, Mode mode, OrWait or_wait) = 0;
+  virtual std::vector<Cycle::Step> cycle(Ticket ticket) const = 0;
+  // The listener must live until the ticket is released.
+  virtual Ticket watch(std::string_view name, Mode mode, Listener& listener) = 0;
+  virtual Holders holders(Ticket ticket) const = 0;
   // Ends a ticket in any state. Waits for its listener if another thread is calling it.
   virtual void release(Ticket ticket) = 0;
   // Whether the ticket's lock is held now: it was granted, and the lease has not ended. A listener
@@ -140,6 +161,9 @@ class Client {
   Result<HeldLock> wait_for(std::string_view name, Mode mode, OrWait or_wait,
                             std::optional<Nanoseconds> timeout);
 };
+
+// "client 1 holds shared and wants exclusive, client 2 ...; each would wait for the next ...".
+std::string cycle_text(const std::vector<Cycle::Step>& cycle);
 
 // For an application with several servers: divides `nr` over its clients by the size of their
 // caches. Returns how many locks were dropped, or with 0 how many could be dropped.

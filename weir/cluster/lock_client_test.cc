@@ -6,6 +6,7 @@
 #include <fstream>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -142,6 +143,65 @@ TEST_F(LockService, WhoeverWaitsGetsItWhenItIsReleased) {
   EXPECT_EQ(event.kind, Kind::kHeld);
   EXPECT_GT(event.fence, fence);
   b->release(waits.ticket);
+}
+
+TEST_F(LockService, ALockIsConvertedWhileItIsHeld) {
+  start();
+  const auto a = connect();
+  const auto b = connect();
+  auto mine = a->take("x", Mode::kExclusive, kStuck);
+  ASSERT_TRUE(mine);
+  EXPECT_TRUE(mine->convert(Mode::kShared));
+  auto theirs = b->take("x", Mode::kShared, kStuck);
+  ASSERT_TRUE(theirs) << theirs.error().message();
+  const auto tried = mine->try_convert(Mode::kExclusive);
+  ASSERT_FALSE(tried);
+  EXPECT_EQ(tried.error().code, std::errc::resource_unavailable_try_again);
+  const auto late = mine->convert(Mode::kExclusive, 20ms);
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().code, std::errc::timed_out);
+  EXPECT_TRUE(becomes([](const auto& view) { return view.converting == 0; })) << "withdrawn";
+  theirs->release();
+  const std::uint64_t before = mine->fence();
+  EXPECT_TRUE(mine->convert(Mode::kExclusive, kStuck));
+  EXPECT_GT(mine->fence(), before);
+  EXPECT_FALSE(b->try_take("x", Mode::kShared));
+}
+
+TEST_F(LockService, ADeadlockOfConversionsNamesItsClients) {
+  start();
+  const auto a = connect();
+  const auto b = connect();
+  auto mine = a->take("x", Mode::kShared, kStuck);
+  auto theirs = b->take("x", Mode::kShared, kStuck);
+  ASSERT_TRUE(mine && theirs);
+  std::thread waits([&] { EXPECT_TRUE(mine->convert(Mode::kExclusive, kStuck)); });
+  EXPECT_TRUE(becomes([](const auto& view) { return view.converting == 1; }));
+  const auto refused = theirs->convert(Mode::kExclusive, kStuck);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, std::errc::resource_deadlock_would_occur);
+  const std::string text = refused.error().message();
+  EXPECT_NE(text.find("client 100000001 holds shared and wants exclusive"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("client 100000002 holds shared and wants exclusive"), std::string::npos)
+      << text;
+  theirs->release();
+  waits.join();
+}
+
+TEST_F(LockService, AWatchIsToldWhenAResourceIsFree) {
+  start();
+  const auto a = connect();
+  const auto b = connect();
+  auto held = a->take("x", Mode::kExclusive, kStuck);
+  ASSERT_TRUE(held);
+  Told told;
+  const auto ticket = b->watch("x", Mode::kExclusive, told);
+  EXPECT_EQ(told.wait(0).kind, Kind::kHolders);
+  EXPECT_EQ(b->holders(ticket).count, 1U);
+  held->release();
+  EXPECT_EQ(told.wait(1).kind, Kind::kFree);
+  b->release(ticket);
 }
 
 TEST_F(LockService, ATryAndATimeoutEndWithoutTheLock) {

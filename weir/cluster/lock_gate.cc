@@ -18,11 +18,12 @@ using Kind = lock::ClientOp::Kind;
 std::uint32_t opcode_of(Kind kind) {
   static const std::uint32_t enqueue = opcode_number("ldlm_enqueue").value();
   static const std::uint32_t cancel = opcode_number("ldlm_cancel").value();
-  return kind == Kind::kEnqueue ? enqueue : cancel;
+  static const std::uint32_t convert = opcode_number("ldlm_convert").value();
+  return kind == Kind::kEnqueue ? enqueue : kind == Kind::kCancel ? cancel : convert;
 }
 
 bool is_gated(const lock::ClientOp& op) {
-  return op.kind == Kind::kEnqueue || op.kind == Kind::kCancel;
+  return op.kind == Kind::kEnqueue || op.kind == Kind::kCancel || op.kind == Kind::kConvert;
 }
 
 Target::Options target_options(const LockGateOptions& options) {
@@ -117,31 +118,40 @@ LockGate::Operation* LockGate::take_operation() {
   return operation;
 }
 
+std::size_t& LockGate::Link::count_of(Kind kind) {
+  return kind == Kind::kEnqueue ? enqueues : kind == Kind::kCancel ? cancels : converts;
+}
+
+ClassHint& LockGate::Link::hint_of(Kind kind) {
+  return kind == Kind::kEnqueue ? enqueue_hint : kind == Kind::kCancel ? cancel_hint : convert_hint;
+}
+
 void LockGate::admit(Connection connection, Link& link, lock::ClientOp op, Instant now) {
-  const bool is_enqueue = op.kind == Kind::kEnqueue;
-  std::size_t& count = is_enqueue ? link.enqueues : link.cancels;
+  std::size_t& count = link.count_of(op.kind);
   if (count >= waiting_max_) {
-    if (is_enqueue) {
-      server_.refuse(connection, op.cookie, lock::Refusal::kTooMany);
+    if (op.kind != Kind::kCancel) {
+      server_.refuse(connection, op, lock::Refusal::kTooMany);
     } else {
       server_.perform(connection, op);
     }
     return;
   }
+  const bool is_ordered = op.kind == Kind::kConvert && count > 0;
+  const Head head = server_.is_return(connection, op) && !is_ordered ? Head::kHigh : Head::kRegular;
   ++count;
   Operation* const operation = take_operation();
   operation->attributes = link.who;
   operation->attributes.opcode = opcode_of(op.kind);
   operation->operation = OperationKind::kLock;
-  operation->hint = is_enqueue ? &link.enqueue_hint : &link.cancel_hint;
+  operation->hint = &link.hint_of(op.kind);
   operation->op = std::move(op);
   operation->connection = connection;
   link.waiting.push_back(*operation);
-  target_.admit(*operation, is_enqueue ? Head::kRegular : Head::kHigh, now);
+  target_.admit(*operation, head, now);
 }
 
 void LockGate::leave(Link& link, Operation& operation) {
-  --(operation.op.kind == Kind::kEnqueue ? link.enqueues : link.cancels);
+  --link.count_of(operation.op.kind);
   link.waiting.erase(operation);
   free_.push_back(&operation);
 }

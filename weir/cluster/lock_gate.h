@@ -6,15 +6,19 @@
 //   message --> hello, replays, keep-alive: at once ----------------------> LockServer
 //           --> cancels: high-priority head, one request each --> Target --run--> |
 //           --> enqueues: regular head, one request each ------->              '-> answers
+//           --> converts: one of the two heads
 //
-// Each enqueue and each cancel is a separate request (opcodes ldlm_enqueue, ldlm_cancel; job and
-// address of the connection), so that a rate counts locks, however clients batch them. Cancels have
-// high priority, because another client may wait for the lock. A request is complete when it was
+// Each enqueue, cancel and conversion is a separate request (opcodes ldlm_enqueue, ldlm_cancel,
+// ldlm_convert; job and address of the connection), so that a rate counts locks, however clients
+// batch them. Cancels have high priority, because another client may wait for the lock. So have
+// conversions to modes that exclude less, unless another conversion of the connection is ahead:
+// their order matters. A request is complete when it was
 // passed to the LockServer: an enqueue that waits for a conflicting lock holds no slot. Keep-alives
 // never wait for tokens; otherwise a limit could cost a client its locks.
 //
-// Bounds. A connection has at most waiting_max enqueues in the Target; more are rejected. Cancels
-// above that number bypass the scheduler: memory stays bounded, and no client gains by it.
+// Bounds. A connection has at most waiting_max enqueues and conversions in the Target; more are
+// rejected. Cancels above that number bypass the scheduler: memory stays bounded, and no client
+// gains by it.
 //
 // One owner, no clock.
 #pragma once
@@ -91,9 +95,14 @@ class LockGate {
     Attributes who;
     ClassHint enqueue_hint;
     ClassHint cancel_hint;
+    ClassHint convert_hint;
     Ring<Operation, &Operation::of_connection> waiting;
     std::size_t enqueues = 0;
     std::size_t cancels = 0;
+    std::size_t converts = 0;
+
+    std::size_t& count_of(lock::ClientOp::Kind kind);
+    ClassHint& hint_of(lock::ClientOp::Kind kind);
   };
 
   LockGate(const LockGateOptions& options, std::uint64_t incarnation, lock::LockServer::Start start,

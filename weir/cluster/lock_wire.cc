@@ -18,13 +18,61 @@ using Out = lock::ServerOp::Kind;
 // Maximum of a lease, or of the age of a cached lock; longer ones are not valid.
 constexpr Nanoseconds kSpanMax = std::chrono::hours{24 * 365};
 
+struct WireMode {
+  lock::Mode mode;
+  wire::Mode wire;
+};
+constexpr WireMode kModes[] = {{lock::Mode::kShared, wire::SHARED},
+                               {lock::Mode::kExclusive, wire::EXCLUSIVE},
+                               {lock::Mode::kNull, wire::NULL_MODE},
+                               {lock::Mode::kConcurrentRead, wire::CONCURRENT_READ},
+                               {lock::Mode::kConcurrentWrite, wire::CONCURRENT_WRITE},
+                               {lock::Mode::kProtectedWrite, wire::PROTECTED_WRITE}};
+
 wire::Mode to_wire(lock::Mode mode) {
-  return mode == lock::Mode::kShared ? wire::SHARED : wire::EXCLUSIVE;
+  for (const WireMode& each : kModes) {
+    if (each.mode == mode) return each.wire;
+  }
+  return wire::EXCLUSIVE;
 }
 
 bool read_mode(wire::Mode from, lock::Mode& to) {
-  to = from == wire::SHARED ? lock::Mode::kShared : lock::Mode::kExclusive;
-  return wire::Mode_IsValid(from);
+  for (const WireMode& each : kModes) {
+    if (each.wire != from) continue;
+    to = each.mode;
+    return true;
+  }
+  return false;
+}
+
+struct WireRefusal {
+  lock::Refusal why;
+  wire::ServerOp::Refusal wire;
+};
+constexpr WireRefusal kRefusals[] = {
+    {lock::Refusal::kWouldWait, wire::ServerOp::WOULD_WAIT},
+    {lock::Refusal::kBadName, wire::ServerOp::BAD_NAME},
+    {lock::Refusal::kTooMany, wire::ServerOp::TOO_MANY},
+    {lock::Refusal::kDeadlock, wire::ServerOp::DEADLOCK},
+    {lock::Refusal::kUnknown, wire::ServerOp::UNKNOWN},
+    {lock::Refusal::kWithdrawn, wire::ServerOp::WITHDRAWN},
+};
+
+wire::ServerOp::Refusal to_wire(lock::Refusal why) {
+  for (const WireRefusal& each : kRefusals) {
+    if (each.why == why) return each.wire;
+  }
+  WEIR_ASSERT(false, static_cast<int>(why));
+  return wire::ServerOp::WOULD_WAIT;
+}
+
+bool read_refusal(wire::ServerOp::Refusal from, lock::Refusal& to) {
+  for (const WireRefusal& each : kRefusals) {
+    if (each.wire != from) continue;
+    to = each.why;
+    return true;
+  }
+  return false;
 }
 
 bool read_span(std::int64_t from, Nanoseconds& to) {
@@ -46,6 +94,19 @@ void add_enqueue(const lock::ClientOp& op, wire::Enqueue& enqueue) {
   enqueue.set_mode(to_wire(op.mode));
   enqueue.set_only_try(op.or_wait == lock::LockTable::OrWait::kTry);
   enqueue.set_name(op.name);
+}
+
+void add_convert(const lock::ClientOp& op, wire::Convert& convert) {
+  convert.set_cookie(op.cookie);
+  convert.set_handle(op.handle);
+  convert.set_mode(to_wire(op.mode));
+  convert.set_only_try(op.or_wait == lock::LockTable::OrWait::kTry);
+}
+
+void add_watch(const lock::ClientOp& op, wire::Watch& watch) {
+  watch.set_cookie(op.cookie);
+  watch.set_mode(to_wire(op.mode));
+  watch.set_name(op.name);
 }
 
 lock::ClientOp& add_op(lock::ClientMessage& message, In kind) {
@@ -90,6 +151,78 @@ bool read_enqueues(wire::ClientBatch& batch, lock::ClientMessage& message) {
   return true;
 }
 
+bool read_converts(const wire::ClientBatch& batch, lock::ClientMessage& message) {
+  for (const wire::Convert& convert : batch.converts()) {
+    lock::ClientOp& op = add_op(message, In::kConvert);
+    op.cookie = convert.cookie();
+    op.handle = convert.handle();
+    op.or_wait =
+        convert.only_try() ? lock::LockTable::OrWait::kTry : lock::LockTable::OrWait::kWait;
+    if (!read_mode(convert.mode(), op.mode)) return false;
+  }
+  return true;
+}
+
+bool read_watches(wire::ClientBatch& batch, lock::ClientMessage& message) {
+  for (wire::Watch& watch : *batch.mutable_watches()) {
+    lock::ClientOp& op = add_op(message, In::kWatch);
+    op.cookie = watch.cookie();
+    op.name.swap(*watch.mutable_name());
+    if (!read_mode(watch.mode(), op.mode)) return false;
+  }
+  return true;
+}
+
+void write_reports(const lock::ServerMessage& message, wire::ServerBatch& batch) {
+  for (const lock::Cycle& cycle : message.cycles) {
+    wire::Cycle& to = *batch.add_cycles();
+    to.set_cookie(cycle.cookie);
+    for (const lock::Cycle::Step& step : cycle.steps) {
+      wire::Cycle::Step& one = *to.add_steps();
+      one.set_client(step.client);
+      one.set_held(to_wire(step.held));
+      one.set_wanted(to_wire(step.wanted));
+    }
+  }
+  for (const lock::Holders& holders : message.holders) {
+    wire::Holders& to = *batch.add_holders();
+    to.set_cookie(holders.cookie);
+    to.set_count(holders.count);
+    for (const lock::Holders::Holder& holder : holders.first) {
+      wire::Holders::Holder& one = *to.add_first();
+      one.set_client(holder.client);
+      one.set_mode(to_wire(holder.mode));
+      one.set_fence(holder.fence);
+    }
+  }
+}
+
+bool read_reports(const wire::ServerBatch& batch, lock::ServerMessage& message) {
+  for (const wire::Cycle& from : batch.cycles()) {
+    if (static_cast<std::size_t>(from.steps_size()) > lock::kCycleMax) return false;
+    lock::Cycle& cycle = message.cycles.emplace_back();
+    cycle.cookie = from.cookie();
+    for (const wire::Cycle::Step& one : from.steps()) {
+      lock::Cycle::Step& step = cycle.steps.emplace_back();
+      step.client = one.client();
+      if (!read_mode(one.held(), step.held) || !read_mode(one.wanted(), step.wanted)) return false;
+    }
+  }
+  for (const wire::Holders& from : batch.holders()) {
+    if (static_cast<std::size_t>(from.first_size()) > lock::kHoldersMax) return false;
+    lock::Holders& holders = message.holders.emplace_back();
+    holders.cookie = from.cookie();
+    holders.count = from.count();
+    for (const wire::Holders::Holder& one : from.first()) {
+      lock::Holders::Holder& holder = holders.first.emplace_back();
+      holder.client = one.client();
+      holder.fence = one.fence();
+      if (!read_mode(one.mode(), holder.mode)) return false;
+    }
+  }
+  return true;
+}
+
 wire::ServerOp::Kind kind_to_wire(Out kind) {
   switch (kind) {
     case Out::kGranted:
@@ -106,6 +239,14 @@ wire::ServerOp::Kind kind_to_wire(Out kind) {
       return wire::ServerOp::LOST;
     case Out::kGoAway:
       return wire::ServerOp::GO_AWAY;
+    case Out::kConverted:
+      return wire::ServerOp::CONVERTED;
+    case Out::kNotConverted:
+      return wire::ServerOp::NOT_CONVERTED;
+    case Out::kFree:
+      return wire::ServerOp::FREE;
+    case Out::kNotWatched:
+      return wire::ServerOp::NOT_WATCHED;
     case Out::kWelcome:
       break;
   }
@@ -136,6 +277,18 @@ bool read_kind(wire::ServerOp::Kind from, Out& to) {
     case wire::ServerOp::GO_AWAY:
       to = Out::kGoAway;
       return true;
+    case wire::ServerOp::CONVERTED:
+      to = Out::kConverted;
+      return true;
+    case wire::ServerOp::NOT_CONVERTED:
+      to = Out::kNotConverted;
+      return true;
+    case wire::ServerOp::FREE:
+      to = Out::kFree;
+      return true;
+    case wire::ServerOp::NOT_WATCHED:
+      to = Out::kNotWatched;
+      return true;
     default:
       return false;
   }
@@ -145,8 +298,8 @@ bool read_op(const wire::ServerOp& from, lock::ServerOp& to) {
   to.cookie = from.cookie();
   to.handle = from.handle();
   to.fence = from.fence();
-  to.why = static_cast<lock::Refusal>(from.why());
-  return read_kind(from.kind(), to.kind) && wire::ServerOp::Refusal_IsValid(from.why());
+  return read_kind(from.kind(), to.kind) && read_refusal(from.why(), to.why) &&
+         read_mode(from.mode(), to.mode);
 }
 
 }  // namespace
@@ -176,6 +329,15 @@ void to_wire(const lock::ClientMessage& message, const std::string& job, wire::C
       case In::kCancel:
         batch.add_cancels(op.handle);
         break;
+      case In::kConvert:
+        add_convert(op, *batch.add_converts());
+        break;
+      case In::kWatch:
+        add_watch(op, *batch.add_watches());
+        break;
+      case In::kUnwatch:
+        batch.add_unwatches(op.cookie);
+        break;
       case In::kGoodbye:
         batch.set_goodbye(true);
         break;
@@ -186,7 +348,10 @@ void to_wire(const lock::ClientMessage& message, const std::string& job, wire::C
 std::optional<lock::ClientMessage> from_wire(wire::ClientBatch& batch) {
   const auto count = static_cast<std::size_t>(batch.replays_size()) +
                      static_cast<std::size_t>(batch.cancels_size()) +
-                     static_cast<std::size_t>(batch.enqueues_size());
+                     static_cast<std::size_t>(batch.enqueues_size()) +
+                     static_cast<std::size_t>(batch.converts_size()) +
+                     static_cast<std::size_t>(batch.watches_size()) +
+                     static_cast<std::size_t>(batch.unwatches_size());
   if (count > kOpsMax) return std::nullopt;
   lock::ClientMessage message;
   message.number = batch.number();
@@ -202,7 +367,12 @@ std::optional<lock::ClientMessage> from_wire(wire::ClientBatch& batch) {
   if (!read_replays(batch, message)) return std::nullopt;
   if (batch.replayed()) add_op(message, In::kReplayed);
   for (const std::uint64_t handle : batch.cancels()) add_op(message, In::kCancel).handle = handle;
+  if (!read_converts(batch, message)) return std::nullopt;
   if (!read_enqueues(batch, message)) return std::nullopt;
+  if (!read_watches(batch, message)) return std::nullopt;
+  for (const std::uint64_t cookie : batch.unwatches()) {
+    add_op(message, In::kUnwatch).cookie = cookie;
+  }
   if (batch.goodbye()) add_op(message, In::kGoodbye);
   return message;
 }
@@ -232,8 +402,10 @@ void to_wire(const lock::ServerMessage& message, wire::ServerBatch& batch) {
     to.set_cookie(op.cookie);
     to.set_handle(op.handle);
     to.set_fence(op.fence);
-    to.set_why(static_cast<wire::ServerOp::Refusal>(op.why));
+    to.set_why(to_wire(op.why));
+    if (op.kind == Out::kConverted) to.set_mode(to_wire(op.mode));
   }
+  write_reports(message, batch);
 }
 
 std::optional<lock::ServerMessage> from_wire(const wire::ServerBatch& batch) {
@@ -258,6 +430,7 @@ std::optional<lock::ServerMessage> from_wire(const wire::ServerBatch& batch) {
   for (const wire::ServerOp& op : batch.ops()) {
     if (!read_op(op, message.ops.emplace_back())) return std::nullopt;
   }
+  if (!read_reports(batch, message)) return std::nullopt;
   return message;
 }
 
@@ -275,6 +448,8 @@ void to_wire(const lock::LockList& list, wire::ListReply& reply) {
     to.set_peer(lock.peer);
     to.set_fence(lock.fence);
     to.set_asked(lock.is_asked);
+    to.set_converting(lock.wanted != lock.mode);
+    to.set_wanted(to_wire(lock.wanted));
   }
   reply.set_next(list.next);
 }
@@ -294,6 +469,8 @@ lock::LockList from_wire(const wire::ListReply& reply) {
     to.peer = from.peer();
     to.fence = from.fence();
     to.is_asked = from.asked();
+    to.wanted = to.mode;
+    if (from.converting()) read_mode(from.wanted(), to.wanted);
   }
   list.next = reply.next();
   return list;
@@ -326,6 +503,10 @@ void to_wire(const lock::LockStats& stats, wire::StatsReply& reply) {
   reply.set_broken_rules(view.counters.broken_rules);
   reply.set_lost_replays(view.counters.lost_replays);
   reply.set_wrong_secrets(view.counters.wrong_secrets);
+  reply.set_conversions(view.counters.conversions);
+  reply.set_deadlocks(view.counters.deadlocks);
+  reply.set_converting(view.converting);
+  reply.set_watches(view.watches);
 }
 
 lock::LockStats from_wire(const wire::StatsReply& reply) {
@@ -345,6 +526,8 @@ lock::LockStats from_wire(const wire::StatsReply& reply) {
   view.resources = reply.resources();
   view.waiting = reply.waiting();
   view.parked = reply.parked();
+  view.converting = reply.converting();
+  view.watches = reply.watches();
   stats.gated = reply.gated();
   view.others.clients = reply.clients();
   view.grants = reply.grants();
@@ -355,6 +538,8 @@ lock::LockStats from_wire(const wire::StatsReply& reply) {
                    .too_many = reply.too_many(),
                    .broken_rules = reply.broken_rules(),
                    .lost_replays = reply.lost_replays(),
+                   .conversions = reply.conversions(),
+                   .deadlocks = reply.deadlocks(),
                    .wrong_secrets = reply.wrong_secrets()};
   return stats;
 }

@@ -61,6 +61,64 @@ TEST(LockWire, WhatAClientSaysArrives) {
   EXPECT_EQ(read->ops[5].kind, In::kGoodbye);
 }
 
+TEST(LockWire, ModesConversionsAndWatchesArrive) {
+  lock::ClientMessage message{.number = 1};
+  for (const lock::Mode mode : lock::kAllModes) {
+    lock::ClientOp convert = op(In::kConvert);
+    convert.mode = mode;
+    convert.or_wait = lock::LockTable::OrWait::kTry;
+    message.ops.push_back(convert);
+  }
+  message.ops.push_back(op(In::kWatch, "w"));
+  message.ops.push_back(op(In::kUnwatch));
+  wire::ClientBatch batch;
+  to_wire(message, "", batch);
+  const auto read = from_wire(batch);
+  ASSERT_TRUE(read);
+  ASSERT_EQ(read->ops.size(), 8U);
+  for (std::size_t i = 0; i < lock::kModes; ++i) {
+    EXPECT_EQ(read->ops[i].kind, In::kConvert);
+    EXPECT_EQ(read->ops[i].mode, lock::kAllModes[i]);
+    EXPECT_EQ(read->ops[i].or_wait, lock::LockTable::OrWait::kTry);
+    EXPECT_EQ(read->ops[i].handle, std::uint64_t{5} << 40);
+  }
+  EXPECT_EQ(read->ops[6].kind, In::kWatch);
+  EXPECT_EQ(read->ops[6].name, "w");
+  EXPECT_EQ(read->ops[7].kind, In::kUnwatch);
+  EXPECT_EQ(read->ops[7].cookie, 3U);
+  batch.mutable_converts(2)->set_mode(static_cast<wire::Mode>(7));
+  EXPECT_FALSE(from_wire(batch)) << "no such mode";
+}
+
+TEST(LockWire, CyclesAndHoldersArrive) {
+  lock::ServerMessage message;
+  lock::ServerOp refused;
+  refused.kind = lock::ServerOp::Kind::kNotConverted;
+  refused.why = lock::Refusal::kDeadlock;
+  lock::ServerOp converted;
+  converted.kind = lock::ServerOp::Kind::kConverted;
+  converted.mode = lock::Mode::kProtectedWrite;
+  message.ops = {refused, converted};
+  message.cycles = {{.cookie = 4,
+                     .steps = {{1, lock::Mode::kShared, lock::Mode::kExclusive},
+                               {2, lock::Mode::kNull, lock::Mode::kConcurrentWrite}}}};
+  message.holders = {{.cookie = 5, .count = 70, .first = {{6, lock::Mode::kShared, 7}}}};
+  wire::ServerBatch batch;
+  to_wire(message, batch);
+  const auto read = from_wire(batch);
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->ops[0].why, lock::Refusal::kDeadlock);
+  EXPECT_EQ(read->ops[1].mode, lock::Mode::kProtectedWrite);
+  ASSERT_EQ(read->cycles.size(), 1U);
+  EXPECT_EQ(read->cycles[0].cookie, 4U);
+  EXPECT_EQ(read->cycles[0].steps, message.cycles[0].steps);
+  ASSERT_EQ(read->holders.size(), 1U);
+  EXPECT_EQ(read->holders[0].count, 70U);
+  EXPECT_EQ(read->holders[0].first, message.holders[0].first);
+  while (batch.cycles(0).steps_size() <= 64) batch.mutable_cycles(0)->add_steps();
+  EXPECT_FALSE(from_wire(batch)) << "more than a server reports";
+}
+
 TEST(LockWire, WhatTheServerSaysArrivesInItsOrder) {
   lock::ServerMessage message;
   message.confirms = 4;

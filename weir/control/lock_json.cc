@@ -44,10 +44,14 @@ Json view_json(const lock::NamespaceView& view) {
   json.update({{"resources", view.resources},
                {"waiting", view.waiting},
                {"parked", view.parked},
+               {"converting", view.converting},
+               {"watches", view.watches},
                {"clients", view.clients()},
                {"counters",
                 {{"grants", view.grants},
                  {"cancels", view.cancels},
+                 {"conversions", counters.conversions},
+                 {"deadlocks", counters.deadlocks},
                  {"evictions", counters.evictions},
                  {"unknown_cancels", counters.unknown_cancels},
                  {"bad_names", counters.bad_names},
@@ -71,7 +75,8 @@ Json lock_json(const lock::LockView& lock) {
           {"client", lock.client},
           {"peer", lock.peer},
           {"fence", lock.fence},
-          {"asked", lock.is_asked}};
+          {"asked", lock.is_asked},
+          {"wanted", lock::mode_name(lock.wanted)}};
 }
 
 }  // namespace

@@ -45,6 +45,10 @@ void add_lock_gauges(std::string& page, const Locks& locks) {
          [&](const auto& one) { return count(one.waiting); });
   family("weir_lock_parked", "Enqueues held back by the lock limit.",
          [&](const auto& one) { return count(one.parked); });
+  family("weir_lock_converting", "Granted locks that wait to be held in another mode.",
+         [&](const auto& one) { return count(one.converting); });
+  family("weir_lock_watches", "Clients that wait to be told that a resource is free.",
+         [&](const auto& one) { return count(one.watches); });
   family("weir_lock_resources", "Resources with locks or waiting enqueues.",
          [&](const auto& one) { return count(one.resources); });
   family("weir_lock_clients", "Clients with a lease.",
@@ -62,6 +66,8 @@ void add_lock_counters(std::string& page, const Locks& locks) {
          [](const auto& one) { return one.grants; });
   family("weir_lock_cancels_total", "Locks returned by clients or revoked from lost clients.",
          [](const auto& one) { return one.cancels; });
+  family("weir_lock_conversions_total", "Locks converted to another mode.",
+         [](const auto& one) { return one.counters.conversions; });
   family("weir_lock_evictions_total", "Clients evicted because their lease expired.",
          [](const auto& one) { return one.counters.evictions; });
   Family refused(page, "weir_lock_refused_total", "counter", "Rejected client requests.");
@@ -69,6 +75,7 @@ void add_lock_counters(std::string& page, const Locks& locks) {
     const std::pair<std::string_view, std::uint64_t> reasons[] = {
         {"bad_name", one.counters.bad_names},
         {"broken_rules", one.counters.broken_rules},
+        {"deadlock", one.counters.deadlocks},
         {"lost_replay", one.counters.lost_replays},
         {"wrong_secret", one.counters.wrong_secrets},
         {"too_many", one.counters.too_many},

@@ -42,9 +42,12 @@ std::uint32_t LockClient::entry_of(std::string_view name) {
 void LockClient::free_entry(std::uint32_t index) {
   Entry& entry = entries_[index];
   WEIR_ASSERT(entry.users == 0 && entry.first_waiter == kNone && !entry.is_linked());
-  names_.erase(hash_of(entry.name), index);
+  if (!entry.is_own) names_.erase(hash_of(entry.name), index);
   std::string().swap(entry.name);
   entry.state = EntryState::kIdle;
+  entry.conversion = ConvertState::kNone;
+  entry.answers_due = 0;
+  entry.is_own = false;
   entry.is_live = false;
   entry.is_asked = false;
   entry.is_replaying = false;
@@ -64,6 +67,7 @@ std::uint32_t LockClient::new_ticket(std::uint32_t entry, Mode mode, LockTable::
   ticket.next = kNone;
   ticket.mode = mode;
   ticket.or_wait = or_wait;
+  ticket.conversions = 0;
   ticket.state = TicketState::kWaiting;
   return slot;
 }
@@ -96,15 +100,15 @@ std::uint32_t LockClient::find_cookie(std::uint64_t cookie) const {
 
 bool LockClient::can_use(const Entry& entry, Mode mode) const {
   if (entry.state != EntryState::kHeld || entry.is_asked) return false;
-  if (mode == Mode::kExclusive) return entry.mode == Mode::kExclusive && entry.users == 0;
-  return !entry.is_used_exclusively;
+  return covers(entry.mode, mode) && entry.used.allow(mode);
 }
 
 void LockClient::use(std::uint32_t index, std::uint32_t slot) {
   Entry& entry = entries_[index];
   if (entry.is_linked()) lru_.take(entry);
   ++entry.users;
-  entry.is_used_exclusively = tickets_[slot].mode == Mode::kExclusive;
+  entry.used.add(tickets_[slot].mode);
+  entry.last_user = slot;
   tickets_[slot].state = TicketState::kHeld;
 }
 
@@ -132,6 +136,11 @@ LockClient::Acquired LockClient::acquire(std::string_view name, Mode mode,
     return {ticket_of(slot), false, 0};
   }
   expire_if_due(now);
+  if (!is_supported(mode)) {
+    const std::uint32_t slot = new_ticket(kNone, mode, or_wait);
+    refuse(slot, Refusal::kUnsupported);
+    return {ticket_of(slot), false, 0};
+  }
   const std::uint32_t index = entry_of(name);
   Entry& entry = entries_[index];
   const std::uint32_t slot = new_ticket(index, mode, or_wait);
@@ -142,7 +151,7 @@ LockClient::Acquired LockClient::acquire(std::string_view name, Mode mode,
     return {ticket, true, entry.fence};
   }
   const bool is_in_use = entry.users > 0 || entry.first_waiter != kNone;
-  if (or_wait == LockTable::OrWait::kTry && is_in_use) {
+  if (or_wait == LockTable::OrWait::kTry && is_in_use && !can_separate(entry, mode)) {
     refuse(slot, Refusal::kWouldWait);
     return {ticket, false, 0};
   }
@@ -162,11 +171,15 @@ void LockClient::release(Ticket ticket, Instant now) {
   const TicketState state = tickets_[slot].state;
   const std::uint32_t index = tickets_[slot].entry;
   if (state == TicketState::kWaiting) remove_waiter(entries_[index], slot);
-  free_ticket(slot);
-  if (state == TicketState::kOver) return;
-  if (state == TicketState::kHeld && --entries_[index].users == 0) {
-    entries_[index].is_used_exclusively = false;
+  if (state == TicketState::kHeld) {
+    --entries_[index].users;
+    entries_[index].used.remove(tickets_[slot].mode);
   }
+  if (state == TicketState::kWatching) unwatch(ticket);
+  if (!cycles_.empty()) cycles_.erase(ticket);
+  if (!watches_.empty()) watches_.erase(ticket);
+  free_ticket(slot);
+  if (state == TicketState::kOver || state == TicketState::kWatching) return;
   advance(index, now);
   if (lru_.next_check() <= now) trim(now);
 }
@@ -179,6 +192,10 @@ bool LockClient::serve_waiter(std::uint32_t index, std::uint32_t slot) {
     remove_waiter(entry, slot);
     use(index, slot);
     events_.push_back({Event::Kind::kHeld, ticket_of(slot), entry.fence});
+    return true;
+  }
+  if (can_separate(entry, tickets_[slot].mode)) {
+    separate(index, slot);
     return true;
   }
   if (entry.state == EntryState::kHeld && entry.users == 0 && !entry.is_replaying) {
@@ -198,9 +215,11 @@ void LockClient::advance(std::uint32_t index, Instant now) {
   if (entry.users > 0) return;
   switch (entry.state) {
     case EntryState::kHeld:
-      if (entry.is_asked && !entry.is_replaying) {
+      if ((entry.is_asked || entry.is_own) && !entry.is_replaying) {
         give_back(index);
         free_entry(index);
+      } else if (entry.is_own) {
+        return;  // returned when the server has answered
       } else if (!entry.is_linked()) {
         lru_.put(entry, now);
       }
@@ -309,7 +328,8 @@ void LockClient::lose(std::uint32_t index, Instant now) {
     }
   }
   entry.users = 0;
-  entry.is_used_exclusively = false;
+  entry.used = {};
+  entry.conversion = ConvertState::kNone;
   advance(index, now);
 }
 
@@ -319,6 +339,7 @@ void LockClient::expire(Instant now) {
     if (ticket.state != TicketState::kHeld) continue;
     ticket.state = TicketState::kOver;
     entries_[ticket.entry].users = 0;
+    entries_[ticket.entry].used = {};
     events_.push_back({Event::Kind::kLost, ticket_of(slot), entries_[ticket.entry].fence});
   }
   for (std::uint32_t index = 0; index < entries_.used(); ++index) {
@@ -361,6 +382,8 @@ void LockClient::connected(Instant now) {
     Entry& entry = entries_[index];
     if (!entry.is_live || entry.state != EntryState::kHeld) continue;
     entry.is_replaying = true;
+    entry.answers_due = 0;
+    if (entry.conversion == ConvertState::kSent) entry.conversion = ConvertState::kDue;
     ClientOp op = op_of(OpKind::kReplay);
     op.mode = entry.mode;
     op.cookie = cookie_of(index);
@@ -378,6 +401,7 @@ void LockClient::connected(Instant now) {
     entry.state = EntryState::kIdle;
     advance(index, now);
   }
+  for (const auto& [ticket, watch] : watches_) send_watch(ticket, watch);
 }
 
 void LockClient::disconnected() {
@@ -453,6 +477,7 @@ void LockClient::receive(const ServerMessage& message, Instant now) {
   } else {
     lru_.pause();
   }
+  keep_reports(message);
   for (const ServerOp& op : message.ops) apply(op, now);
   trim(now);
 }
@@ -462,6 +487,7 @@ void LockClient::welcome(const ServerOp& op) {
   client_ = op.client;
   secret_ = op.secret;
   incarnation_ = op.incarnation;
+  server_features_ = op.features;
   lease_ = std::max<Nanoseconds>(op.lease, std::chrono::milliseconds{1});
   if ((op.features & kFeatureVolume) == 0) lru_.fall_back();
 }
@@ -477,6 +503,9 @@ void LockClient::set_held(Entry& entry, std::uint64_t handle, std::uint64_t fenc
 
 void LockClient::apply(const ServerOp& op, Instant now) {
   if (op.kind == ServerOp::Kind::kGoAway) shall_go_away_ = true;
+  if (op.kind == ServerOp::Kind::kFree || op.kind == ServerOp::Kind::kNotWatched) {
+    return apply_watch(op);
+  }
   const std::uint32_t index = find_cookie(op.cookie);
   // A message about a lock that no longer exists was sent before its end.
   if (index == kNone) return;
@@ -513,12 +542,19 @@ void LockClient::apply(const ServerOp& op, Instant now) {
       if (!std::exchange(entry.is_replaying, false)) return;
       entry.handle = op.handle;
       entry.incarnation = incarnation_;
+      if (entry.conversion == ConvertState::kDue) send_conversion(index);
+      break;
+    case ServerOp::Kind::kConverted:
+    case ServerOp::Kind::kNotConverted:
+      answer_conversion(index, op);
       break;
     case ServerOp::Kind::kLost:
       if (entry.is_replaying) lose(index, now);
       return;
     case ServerOp::Kind::kWelcome:
     case ServerOp::Kind::kGoAway:
+    case ServerOp::Kind::kFree:
+    case ServerOp::Kind::kNotWatched:
       return;
   }
   advance(index, now);

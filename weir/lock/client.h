@@ -8,9 +8,13 @@
 //                       `----------> enqueue ... granted -> Event::kHeld
 //   release(ticket)     ----------> to the cache, or back to the server if it asked for the lock
 //
-// One lock of the server serves all users of a resource in this client: readers together, a writer
-// alone, first come, first served. A shared lock is returned before an exclusive one is requested:
-// two clients that upgraded in place would deadlock.
+// One lock of the server serves all users of a resource in this client, as far as its mode covers
+// theirs: readers together, a writer alone, first come, first served. A shared lock is returned
+// before an exclusive one is requested: two clients that upgraded in place would deadlock. A user
+// with a mode that is not covered, and is compatible with the others', gets a lock of its own.
+//
+// convert() changes the mode of a lock in place. The lock then belongs to this user alone and is
+// not cached. The server refuses a conversion that would wait for itself, and names the cycle.
 //
 // Lease. It is counted from when the last message that the server confirmed was *sent*. After it
 // all locks are lost (Event::kLost to each user), whatever the network does later: only then can
@@ -26,6 +30,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,7 +45,7 @@ namespace weir::lock {
 
 struct ClientOptions {
   LruOptions lru{};
-  std::uint32_t features = kFeatureVolume;  // 0: a client without support for the volume
+  std::uint32_t features = kFeatureVolume | kFeatureModes;  // 0: an old client
 };
 
 class LockClient {
@@ -48,11 +53,21 @@ class LockClient {
   using Ticket = std::uint64_t;
 
   struct Event {
-    enum class Kind : std::uint8_t { kHeld, kRefused, kLost };
+    enum class Kind : std::uint8_t {
+      kHeld,
+      kRefused,
+      kLost,
+      kConverted,     // the lock has the mode
+      kNotConverted,  // why; the lock is held in its old mode
+      kHolders,       // of a watched resource: see holders()
+      kFree,          // a watched resource: the watch has ended
+    };
     Kind kind;
     Ticket ticket;
     std::uint64_t fence = 0;
     Refusal why = Refusal::kWouldWait;
+    // Of the conversion: the first convert() of a ticket is 1.
+    std::uint32_t number = 0;
   };
 
   struct Acquired {
@@ -66,8 +81,24 @@ class LockClient {
   // ---- the application ----
   // A try is refused if it would have to wait. An invalid name is refused (an Event).
   Acquired acquire(std::string_view name, Mode mode, LockTable::OrWait or_wait, Instant now);
-  // Ends a ticket in any state: held, waiting (it is withdrawn), lost or refused. An unknown ticket
-  // is ignored and counted.
+  // Changes the mode of a held lock. At once if it excludes no more than now; otherwise an Event
+  // follows, unless the lock is lost before. A conversion that waits is withdrawn by the next and
+  // gets no Event. Refused (an Event) if other users of this client share the lock.
+  struct Converted {
+    bool is_done = false;
+    std::uint64_t fence = 0;
+  };
+  Converted convert(Ticket ticket, Mode mode, LockTable::OrWait or_wait, Instant now);
+  // The conversions that would wait for each other, the refused one first; empty: none. Until the
+  // next conversion of this ticket.
+  std::vector<Cycle::Step> cycle(Ticket ticket) const;
+  // Tells who holds a resource (kHolders), and once when a lock of this mode could be acquired at
+  // once (kFree). Takes no place in the order of waiters. release() ends it.
+  Ticket watch(std::string_view name, Mode mode, Instant now);
+  // As of the last kHolders.
+  Holders holders(Ticket ticket) const;
+  // Ends a ticket in any state: held, waiting (it is withdrawn), watching, lost or refused. An
+  // unknown ticket is ignored and counted.
   void release(Ticket ticket, Instant now);
   // Call when memory is short: drops the oldest `nr` cached locks and returns how many were
   // dropped. 0 drops none and returns how many could be dropped. None can while the cache
@@ -92,6 +123,8 @@ class LockClient {
   bool is_connected() const { return is_connected_; }
   // The server has answered the hello.
   bool is_welcome() const { return is_welcome_; }
+  // Whether the server knows all modes, conversions and watches. True before the first welcome.
+  bool knows_modes() const { return !is_welcome_ || (server_features_ & kFeatureModes) != 0; }
   // 0 before the first welcome.
   Nanoseconds lease() const { return lease_; }
   // Whether the ticket exists and was not released.
@@ -109,9 +142,11 @@ class LockClient {
   const Lru& lru() const { return lru_; }
 
   struct Counters {
-    std::uint64_t hits = 0;      // acquires served without a message
-    std::uint64_t enqueues = 0;  // sent
-    std::uint64_t cancels = 0;   // sent
+    std::uint64_t hits = 0;         // acquires served without a message
+    std::uint64_t enqueues = 0;     // sent
+    std::uint64_t cancels = 0;      // sent
+    std::uint64_t conversions = 0;  // sent
+    std::uint64_t watches = 0;      // begun and ended, sent
     std::uint64_t cancels_for_volume = 0;
     std::uint64_t messages = 0;
     std::uint64_t lost = 0;
@@ -124,6 +159,7 @@ class LockClient {
   static constexpr Nanoseconds kLinger = std::chrono::seconds{1};
 
   enum class EntryState : std::uint8_t { kIdle, kEnqueued, kQueued, kHeld };
+  enum class ConvertState : std::uint8_t { kNone, kDue, kSent };
 
   // A resource that this client holds or waits for.
   struct Entry : LruHook {
@@ -135,21 +171,34 @@ class LockClient {
     std::uint32_t users = 0;
     std::uint32_t first_waiter = kNone;
     std::uint32_t last_waiter = kNone;
-    Mode mode = Mode::kShared;  // of the lock
+    std::uint32_t last_user = kNone;
+    std::uint32_t answers_due = 0;                         // to conversions
+    ModeCounts used;                                       // the modes of its users
+    Mode mode = Mode::kShared;                             // of the lock
+    Mode wanted = Mode::kShared;                           // of the conversion
+    LockTable::OrWait or_wait = LockTable::OrWait::kWait;  // of the conversion
+    ConvertState conversion = ConvertState::kNone;
     EntryState state = EntryState::kIdle;
     bool is_live = false;
-    bool is_used_exclusively = false;
+    bool is_own = false;  // of one user: not found by its name, and not cached
     bool is_asked = false;
     bool is_replaying = false;  // its handle is unknown until the server has answered
   };
-  enum class TicketState : std::uint8_t { kFree, kWaiting, kHeld, kOver };
+  enum class TicketState : std::uint8_t { kFree, kWaiting, kHeld, kOver, kWatching };
   struct TicketSlot {
     std::uint32_t entry = kNone;
     std::uint32_t next = kNone;  // among the waiters of its entry
     std::uint32_t uses = 1;      // times that this slot was used
+    std::uint32_t conversions = 0;
     Mode mode = Mode::kShared;
     LockTable::OrWait or_wait = LockTable::OrWait::kWait;
     TicketState state = TicketState::kFree;
+  };
+
+  struct Watch {
+    std::string name;
+    Mode mode;
+    Holders holders;
   };
 
   static std::uint64_t hash_of(std::string_view name);
@@ -174,6 +223,18 @@ class LockClient {
   void refuse_first(Entry& entry, Refusal why);
   void advance(std::uint32_t index, Instant now);
   bool serve_waiter(std::uint32_t index, std::uint32_t slot);
+  bool can_separate(const Entry& entry, Mode mode) const;
+  void separate(std::uint32_t index, std::uint32_t slot);
+  void send_conversion(std::uint32_t index);
+  void answer_conversion(std::uint32_t index, const ServerOp& op);
+  void refuse_conversion(std::uint32_t slot, Refusal why);
+  void send_watch(Ticket ticket, const Watch& watch);
+  void apply_watch(const ServerOp& op);
+  void unwatch(Ticket ticket);
+  void keep_reports(const ServerMessage& message);
+  bool is_supported(Mode mode) const {
+    return knows_modes() || mode == Mode::kShared || mode == Mode::kExclusive;
+  }
   void enqueue(std::uint32_t index);
   void give_back(std::uint32_t index);
   void cancel(std::uint64_t handle);
@@ -196,12 +257,15 @@ class LockClient {
   IndexTable names_{256};
   std::vector<Event> events_;
   std::vector<ClientOp> out_;
-  std::deque<Instant> sent_at_;  // of the messages after confirmed_
+  std::map<Ticket, Watch> watches_;
+  std::map<Ticket, std::vector<Cycle::Step>> cycles_;  // of refused conversions
+  std::deque<Instant> sent_at_;                        // of the messages after confirmed_
   std::uint64_t confirmed_ = 0;
   std::uint64_t number_ = 0;
   std::uint64_t client_ = 0;
   SessionSecret secret_{};
   std::uint64_t incarnation_ = 0;
+  std::uint32_t server_features_ = 0;
   Nanoseconds lease_{0};
   Instant lease_from_{};
   Instant lease_end_{};

@@ -392,5 +392,152 @@ TEST_F(Client, AnEndlessMessageIsSentInParts) {
   EXPECT_EQ(one.held(), 10U);
 }
 
+// ---- modes, conversions and watches ----
+
+TEST_F(Client, UsersOfCompatibleModesShareOneLockOrHaveTheirOwn) {
+  const auto strong = acquire(one, "a", Mode::kProtectedWrite);
+  const auto covered = acquire(one, "a", Mode::kConcurrentRead);
+  EXPECT_TRUE(covered.is_held) << "what it excludes is excluded already";
+  EXPECT_EQ(one.held(), 1U);
+  const auto excluded = acquire(one, "a", kS);
+  EXPECT_FALSE(one.is_held(excluded.ticket));
+  release(one, excluded.ticket);
+  release(one, strong.ticket);
+  release(one, covered.ticket);
+  const auto weak = acquire(two, "b", Mode::kConcurrentRead);
+  const auto beside = acquire(two, "b", Mode::kProtectedWrite);
+  EXPECT_TRUE(two.is_held(weak.ticket) && two.is_held(beside.ticket));
+  EXPECT_EQ(two.held(), 2U) << "the second has a lock of its own";
+  release(two, beside.ticket);
+  EXPECT_EQ(two.held(), 1U) << "which is not cached";
+}
+
+TEST_F(Client, ConvertsDownAtOnceAndUpWhenItMay) {
+  const auto mine = acquire(one, "a", kX);
+  const auto theirs = acquire(two, "a", kS);
+  events(one);
+  const auto down = one.convert(mine.ticket, kS, LockTable::OrWait::kWait, now);
+  EXPECT_TRUE(down.is_done);
+  exchange();
+  expect_event(two, Kind::kHeld, theirs.ticket);
+  EXPECT_TRUE(events(one).empty()) << "it was told at once";
+  EXPECT_FALSE(one.convert(mine.ticket, kX, LockTable::OrWait::kWait, now).is_done);
+  exchange();
+  EXPECT_TRUE(events(one).empty());
+  release(two, theirs.ticket);
+  expect_event(one, Kind::kConverted, mine.ticket);
+  const auto late = acquire(two, "a", kS);
+  EXPECT_FALSE(two.is_held(late.ticket));
+  release(one, mine.ticket);
+  EXPECT_TRUE(two.is_held(late.ticket));
+  EXPECT_EQ(one.held(), 0U);
+}
+
+TEST_F(Client, ADeadlockOfConversionsIsNamed) {
+  const auto mine = acquire(one, "a", kS);
+  const auto theirs = acquire(two, "a", kS);
+  events(one);
+  events(two);
+  one.convert(mine.ticket, kX, LockTable::OrWait::kWait, now);
+  exchange();
+  two.convert(theirs.ticket, kX, LockTable::OrWait::kWait, now);
+  exchange();
+  const auto refused = events(two);
+  ASSERT_EQ(refused.size(), 1U);
+  EXPECT_EQ(refused[0].kind, Kind::kNotConverted);
+  EXPECT_EQ(refused[0].why, Refusal::kDeadlock);
+  const auto cycle = two.cycle(theirs.ticket);
+  ASSERT_EQ(cycle.size(), 2U);
+  EXPECT_EQ(cycle[0].wanted, kX);
+  EXPECT_NE(cycle[0].client, cycle[1].client);
+  EXPECT_TRUE(two.is_held(theirs.ticket));
+  release(two, theirs.ticket);
+  expect_event(one, Kind::kConverted, mine.ticket);
+}
+
+TEST_F(Client, OnlyTheAnswerToTheLastConversionCounts) {
+  const auto mine = acquire(one, "a", kS);
+  const auto theirs = acquire(two, "a", kS);
+  events(one);
+  one.convert(mine.ticket, kX, LockTable::OrWait::kWait, now);
+  exchange();
+  one.convert(mine.ticket, kS, LockTable::OrWait::kWait, now);  // withdraws it
+  one.convert(mine.ticket, kX, LockTable::OrWait::kTry, now);
+  exchange();
+  const auto told = events(one);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].kind, Kind::kNotConverted);
+  EXPECT_EQ(told[0].number, 3U);
+  release(two, theirs.ticket);
+  EXPECT_TRUE(events(one).empty());
+  EXPECT_EQ(server->table().converting(), 0U);
+}
+
+TEST_F(Client, AConversionIsSentAgainAfterTheConnectionBroke) {
+  const auto mine = acquire(one, "a", kS);
+  const auto theirs = acquire(two, "a", kS);
+  events(one);
+  one.convert(mine.ticket, kX, LockTable::OrWait::kWait, now);
+  exchange();
+  leave(one);
+  join(one, 7);
+  EXPECT_EQ(server->table().converting(), 1U);
+  release(two, theirs.ticket);
+  expect_event(one, Kind::kConverted, mine.ticket);
+  // What was lowered without a connection is reported.
+  leave(one);
+  EXPECT_TRUE(one.convert(mine.ticket, kS, LockTable::OrWait::kWait, now).is_done);
+  join(one, 8);
+  const auto again = acquire(two, "a", kS);
+  EXPECT_TRUE(two.is_held(again.ticket));
+  release(one, mine.ticket);
+  EXPECT_EQ(one.held(), 0U);
+}
+
+TEST_F(Client, WhatOthersOfThisClientUseIsNotConverted) {
+  const auto mine = acquire(one, "a", kS);
+  acquire(one, "a", kS);
+  events(one);
+  one.convert(mine.ticket, kX, LockTable::OrWait::kWait, now);
+  const auto told = events(one);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].why, Refusal::kInUse);
+}
+
+TEST_F(Client, AnOldServerIsNotAskedForWhatItDoesNotKnow) {
+  options.features = kFeatureVolume;
+  server = std::make_unique<LockServer>(options, 2, LockServer::Start::kFresh, now);
+  leave(one);
+  join(one, 9);
+  const auto mode = one.acquire("a", Mode::kConcurrentRead, LockTable::OrWait::kWait, now);
+  const auto watch = one.watch("a", kX, now);
+  const auto told = events(one);
+  ASSERT_EQ(told.size(), 2U);
+  EXPECT_EQ(told[0].ticket, mode.ticket);
+  EXPECT_EQ(told[1].ticket, watch);
+  EXPECT_EQ(told[1].why, Refusal::kUnsupported);
+}
+
+TEST_F(Client, AWatchTellsWhoHoldsAndWhenItIsFree) {
+  const auto theirs = acquire(two, "a", kX);
+  const auto watch = one.watch("a", kS, now);
+  exchange();
+  expect_event(one, Kind::kHolders, watch);
+  const Holders holders = one.holders(watch);
+  EXPECT_EQ(holders.count, 1U);
+  ASSERT_EQ(holders.first.size(), 1U);
+  EXPECT_EQ(holders.first[0].mode, kX);
+  leave(one);
+  join(one, 7);
+  expect_event(one, Kind::kHolders, watch);
+  release(two, theirs.ticket);
+  EXPECT_EQ(two.cached(), 0U) << "it was asked for";
+  expect_event(one, Kind::kFree, watch);
+  one.release(watch, now);
+  exchange();
+  EXPECT_EQ(server->counters().unknown_cancels, 0U);
+  EXPECT_EQ(server->table().watches(), 0U);
+}
+
 }  // namespace
 }  // namespace weir::lock

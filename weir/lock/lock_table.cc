@@ -27,10 +27,15 @@ std::uint64_t LockTable::hash_of(std::string_view name) {
   return hash_words(hash, kHashKeys[2]);
 }
 
+std::uint32_t LockTable::find_resource(std::string_view name) const {
+  return names_.find(hash_of(name),
+                     [&](std::uint32_t index) { return resources_[index].name.view() == name; });
+}
+
 std::uint32_t LockTable::resource_of(std::string_view name) {
   const std::uint64_t hash = hash_of(name);
   const std::uint32_t found =
-      names_.find(hash, [&](std::uint32_t index) { return resources_[index].name == name; });
+      names_.find(hash, [&](std::uint32_t index) { return resources_[index].name.view() == name; });
   if (found != kNone) return found;
   const std::uint32_t index = resources_.take();
   resources_[index].name.assign(name);
@@ -53,6 +58,7 @@ std::uint32_t LockTable::add_lock(Session session, std::uint64_t cookie, std::st
   lock.mode = mode;
   lock.is_asked = false;
   lock.is_kept = false;
+  lock.is_converting = false;
   SessionLocks& owner = sessions_[session];
   ++owner.locks;
   lock.prev_of_session = owner.list.last;
@@ -66,9 +72,9 @@ void LockTable::drop_lock(std::uint32_t index) {
   Lock& lock = locks_[index];
   Resource& resource = resources_[lock.resource];
   if (--resource.locks == 0) {
-    names_.erase(hash_of(resource.name), lock.resource);
-    std::string().swap(resource.name);
-    resource.is_exclusive = false;
+    if (resource.has_watches != 0) tell_watches(lock.resource);
+    names_.erase(hash_of(resource.name.view()), lock.resource);
+    resource.name.clear();
     resources_.give_back(lock.resource);
   }
   SessionLocks& owner = sessions_[lock.session];
@@ -97,6 +103,7 @@ void LockTable::append(std::uint32_t index, State state) {
   lock.next = kNone;
   (list.last == kNone ? list.first : locks_[list.last].next) = index;
   list.last = index;
+  if (state == State::kGranted) resources_[lock.resource].held.add(lock.mode);
   ++(state == State::kGranted ? granted_ : state == State::kWaiting ? waiting_ : parked_);
 }
 
@@ -106,34 +113,33 @@ void LockTable::remove(std::uint32_t index) {
   (lock.prev == kNone ? list.first : locks_[lock.prev].next) = lock.next;
   (lock.next == kNone ? list.last : locks_[lock.next].prev) = lock.prev;
   const State state = lock.state;
+  if (state == State::kGranted) resources_[lock.resource].held.remove(lock.mode);
   --(state == State::kGranted ? granted_ : state == State::kWaiting ? waiting_ : parked_);
 }
 
 void LockTable::tell(Event::Kind kind, std::uint32_t index) {
   const Lock& lock = locks_[index];
-  events_.push_back({kind, handle_of(index), lock.session, lock.cookie, lock.fence});
+  events_.push_back({kind, lock.mode, lock.session, handle_of(index), lock.cookie, lock.fence});
 }
 
 // ---- granting ----
 
-bool LockTable::can_grant(const Resource& resource, Mode mode) const {
-  return resource.granted.first == kNone || (!resource.is_exclusive && mode == Mode::kShared);
+std::uint64_t LockTable::next_fence() {
+  ++grants_ever_;
+  WEIR_ASSERT(grants_ever_ >> kFenceCountBits == 0, grants_ever_);
+  return incarnation_ << kFenceCountBits | grants_ever_;
 }
 
 void LockTable::grant(std::uint32_t index) {
   append(index, State::kGranted);
-  Lock& lock = locks_[index];
-  resources_[lock.resource].is_exclusive = lock.mode == Mode::kExclusive;
-  ++grants_ever_;
-  WEIR_ASSERT(grants_ever_ >> kFenceCountBits == 0, grants_ever_);
-  lock.fence = incarnation_ << kFenceCountBits | grants_ever_;
+  locks_[index].fence = next_fence();
 }
 
-// Asks all holders whose locks conflict with a waiter of this mode.
-void LockTable::ask(std::uint32_t resource, Mode mode) {
+// Asks all holders whose locks conflict with a waiter of this mode, except the waiter itself.
+void LockTable::ask(std::uint32_t resource, Mode mode, std::uint32_t except) {
   for (std::uint32_t i = resources_[resource].granted.first; i != kNone; i = locks_[i].next) {
     Lock& holder = locks_[i];
-    if (holder.is_asked || !conflict(holder.mode, mode)) continue;
+    if (holder.is_asked || i == except || !conflict(holder.mode, mode)) continue;
     holder.is_asked = true;
     tell(Event::Kind::kAsked, i);
   }
@@ -143,7 +149,7 @@ void LockTable::ask(std::uint32_t resource, Mode mode) {
 void LockTable::admit(std::uint32_t index) {
   const std::uint32_t at = locks_[index].resource;
   const Resource& resource = resources_[at];
-  if (resource.waiting.first == kNone && can_grant(resource, locks_[index].mode)) {
+  if (is_next(resource) && can_grant(resource, locks_[index].mode)) {
     grant(index);
     return;
   }
@@ -151,11 +157,12 @@ void LockTable::admit(std::uint32_t index) {
   ask(at, locks_[index].mode);
 }
 
-// Grants the first waiters if possible. If one remains, its conflicting holders are asked, which
-// may have been granted just now.
+// Converts and grants the first in line if possible. If one remains, its conflicting holders are
+// asked, which may have been granted just now.
 void LockTable::wake(std::uint32_t at) {
   const Resource& resource = resources_[at];
-  while (resource.waiting.first != kNone) {
+  if (resource.has_conversions != 0) convert_waiting(at);
+  while (resource.waiting.first != kNone && resource.has_conversions == 0) {
     const std::uint32_t index = resource.waiting.first;
     if (!can_grant(resource, locks_[index].mode)) {
       ask(at, locks_[index].mode);
@@ -165,6 +172,7 @@ void LockTable::wake(std::uint32_t at) {
     grant(index);
     tell(Event::Kind::kGranted, index);
   }
+  if (resource.has_watches != 0) tell_watches(at);
 }
 
 void LockTable::unpark() {
@@ -177,7 +185,13 @@ void LockTable::unpark() {
 }
 
 void LockTable::set_room(std::size_t room) {
+  const bool had_none = room_ == 0;
   room_ = room;
+  for (auto each = conversions_.begin(); had_none && each != conversions_.end();) {
+    const std::uint32_t resource = each->first;
+    ++each;  // wake() may remove it
+    wake(resource);
+  }
   unpark();
 }
 
@@ -189,8 +203,7 @@ LockTable::Enqueued LockTable::enqueue(Session session, std::uint64_t cookie, st
   const std::uint32_t index = add_lock(session, cookie, name, mode);
   const Resource& resource = resources_[locks_[index].resource];
   const bool enters = parked_list_.first == kNone && has_room();
-  if (or_wait == OrWait::kTry &&
-      !(enters && resource.waiting.first == kNone && can_grant(resource, mode))) {
+  if (or_wait == OrWait::kTry && !(enters && is_next(resource) && can_grant(resource, mode))) {
     drop_lock(index);
     return {};
   }
@@ -215,7 +228,6 @@ LockTable::Handle LockTable::replay(Session session, std::uint64_t cookie, std::
     return 0;
   }
   append(index, State::kGranted);
-  resource.is_exclusive = mode == Mode::kExclusive;
   lock.fence = fence;
   if (resource.waiting.first != kNone) ask(lock.resource, locks_[resource.waiting.first].mode);
   return handle_of(index);
@@ -224,14 +236,12 @@ LockTable::Handle LockTable::replay(Session session, std::uint64_t cookie, std::
 void LockTable::give_back(std::uint32_t index) {
   const State was = locks_[index].state;
   const std::uint32_t resource = locks_[index].resource;
+  if (locks_[index].is_converting) withdraw_conversion(index);
   remove(index);
   // The last lock removes the resource; then no waiter is left.
   const bool has_others = resources_[resource].locks > 1;
   drop_lock(index);
-  if (has_others && was != State::kParked) {
-    if (resources_[resource].granted.first == kNone) resources_[resource].is_exclusive = false;
-    wake(resource);
-  }
+  if (has_others && was != State::kParked) wake(resource);
   unpark();
 }
 
@@ -254,19 +264,14 @@ LockTable::Session LockTable::open() {
 std::size_t LockTable::close(Session session) {
   // In the second call nothing is marked as kept any more.
   const std::size_t held = drop_unkept(session) + drop_unkept(session);
+  WEIR_ASSERT(sessions_[session].watches == 0);
   sessions_.give_back(session);
   return held;
 }
 
-bool LockTable::keep(Session session, Handle handle) {
-  const std::uint32_t index = find(session, handle);
-  if (index == kNone || locks_[index].state != State::kGranted) return false;
-  locks_[index].is_kept = true;
-  return true;
-}
-
 // Waiting enqueues first: a closing session must not be granted a lock that another waits for.
 std::size_t LockTable::drop_unkept(Session session) {
+  drop_watches(session);
   std::size_t held = 0;
   for (const bool granted : {false, true}) {
     std::uint32_t next = kNone;
@@ -302,25 +307,19 @@ bool LockTable::is_asked(Handle handle) const {
   return state(handle) == State::kGranted && locks_[static_cast<std::uint32_t>(handle)].is_asked;
 }
 
-bool LockTable::is_valid() const {
-  std::size_t granted = 0;
-  std::size_t waiting = 0;
-  for (std::uint32_t i = 0; i < resources_.used(); ++i) {
-    const Resource& resource = resources_[i];
-    if (resource.locks == 0) continue;
-    std::size_t exclusive = 0;
-    std::size_t here = 0;
-    for (std::uint32_t l = resource.granted.first; l != kNone; l = locks_[l].next, ++here) {
-      if (locks_[l].mode == Mode::kExclusive) ++exclusive;
-    }
-    granted += here;
-    if (exclusive > 0 && here > 1) return false;
-    if (resource.is_exclusive != (exclusive > 0)) return false;
-    for (std::uint32_t l = resource.waiting.first; l != kNone; l = locks_[l].next) ++waiting;
-    const std::uint32_t first = resource.waiting.first;
-    if (first != kNone && can_grant(resource, locks_[first].mode)) return false;
+LockTable::Seen LockTable::seen(const Lock& lock) const {
+  Seen seen{resources_[lock.resource].name.view(),
+            lock.mode,
+            lock.state,
+            lock.session,
+            lock.fence,
+            lock.is_asked,
+            lock.mode};
+  if (!lock.is_converting) return seen;
+  for (const Conversions::Conversion& each : conversions_.at(lock.resource).line()) {
+    if (&locks_[each.lock] == &lock) seen.wanted = each.wanted;
   }
-  return granted == granted_ && waiting == waiting_ && (parked_list_.first == kNone || !has_room());
+  return seen;
 }
 
 }  // namespace weir::lock

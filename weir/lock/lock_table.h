@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Holders and waiters of named resources with shared and exclusive locks.
+// Holders and waiters of named resources, with locks of six modes (mode.h).
 //
 //   resource "a/b"   granted:  S(1) S(4)          compatible with each other
 //                    waiting:  X(2) S(3)          first come, first served: S(3) waits behind X(2),
@@ -11,13 +11,22 @@
 // is asked for its lock once (Event::kAsked); when it cancels, the next waiters are granted
 // (Event::kGranted). After every call no grantable waiter is left: no wake-up is lost.
 //
+// convert() changes the mode of a granted lock. To one that excludes less: at once. Otherwise it
+// waits (Event::kConverted follows) in its old mode, ahead of all new locks; one that would wait
+// for itself is refused, and the cycle is named (conversions.h).
+//
+// watch() is told once when a lock of a mode would be granted at once (Event::kFree). It asks holders
+// for their locks, which they may only have cached, but takes no place in the order.
+//
 // Room. Granted and waiting locks together are at most room(). Further enqueues are parked, in
 // order, and enter as others leave. A granted or waiting lock never waits for room, so one cancel
-// that admits a thousand readers does not exceed it. Room 0 stops all grants, for recovery.
+// that admits a thousand readers does not exceed it. Room 0 stops all grants, for recovery, and
+// conversions to modes that exclude more.
 //
 // Fences. Each grant gets a number larger than any before, also before a restart, so that storage
 // can reject a writer that has lost its lock: incarnation << 44 | count. The caller counts
-// incarnations and keeps that number across restarts.
+// incarnations and keeps that number across restarts. A conversion that had to be granted gets a
+// new one, too: a lock that others could be held beside is no longer the latest.
 //
 // A session owns locks: open() creates it, and close() releases all its locks. Handles identify
 // locks; a handle that is stale, invented or of another session is rejected. Names are 1 to
@@ -30,20 +39,20 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "weir/base/index_table.h"
+#include "weir/lock/conversions.h"
+#include "weir/lock/mode.h"
+#include "weir/lock/resource_name.h"
 
 namespace weir::lock {
 
-enum class Mode : std::uint8_t { kShared, kExclusive };
-
-constexpr bool conflict(Mode a, Mode b) { return a == Mode::kExclusive || b == Mode::kExclusive; }
-
-inline constexpr std::size_t kNameMax = 255;
+inline constexpr std::size_t kNameMax = ResourceName::kSizeMax;
 inline constexpr unsigned kFenceCountBits = 44;
 inline constexpr std::uint64_t kIncarnationMax = (std::uint64_t{1} << 20) - 1;
 
@@ -85,11 +94,12 @@ class LockTable {
 
   // An event of a lock, to be passed to its session.
   struct Event {
-    enum class Kind : std::uint8_t { kGranted, kAsked };
+    enum class Kind : std::uint8_t { kGranted, kAsked, kConverted, kFree };
     Kind kind;
-    Handle handle;
+    Mode mode;  // of the lock
     Session session;
-    std::uint64_t cookie;  // the caller's number, given with enqueue()
+    Handle handle;         // 0 for kFree
+    std::uint64_t cookie;  // the caller's number, given with enqueue() or watch()
     std::uint64_t fence;
   };
 
@@ -100,6 +110,26 @@ class LockTable {
   };
 
   enum class OrWait : std::uint8_t { kWait, kTry };
+
+  // A lock in a cycle of conversions, each of which waits for the next, and the last for the first.
+  struct Step {
+    Session session;
+    Mode held;
+    Mode wanted;
+  };
+  struct Converted {
+    enum class Outcome : std::uint8_t {
+      kDone,       // the lock has the mode
+      kWaits,      // an event follows
+      kWouldWait,  // refused, as are the following; the mode is as before
+      kDeadlock,
+      kUnknown,  // the session holds no such lock
+    };
+    Outcome outcome = Outcome::kUnknown;
+    std::uint64_t fence = 0;         // of kDone
+    std::vector<Step> cycle = {};    // of kDeadlock; the refused conversion is first
+    bool has_withdrawn_one = false;  // an earlier conversion of this lock, which still waited
+  };
 
   // REQUIRES: incarnation <= kIncarnationMax.
   explicit LockTable(std::uint64_t incarnation);
@@ -120,10 +150,22 @@ class LockTable {
   // session has no such lock.
   State cancel(Session session, Handle handle);
 
-  // A session that reconnects names the locks it still has: those are kept. The others are
-  // released: their grants, or the notice of their end, were lost with the connection. Returns how
-  // many of these it held.
-  bool keep(Session session, Handle handle);
+  // Withdraws an earlier conversion of the lock that still waits.
+  Converted convert(Session session, Handle handle, Mode mode, OrWait or_wait);
+  // Whether it would be done at once, because the mode excludes no more than the present one.
+  bool is_downward(Session session, Handle handle, Mode mode) const;
+
+  // Returns whether a lock of the mode would be granted at once, regardless of room. Otherwise an
+  // event follows. REQUIRES: is_name(name).
+  bool watch(Session session, std::uint64_t cookie, std::string_view name, Mode mode);
+  // Whether the session had such a watch.
+  bool unwatch(Session session, std::uint64_t cookie);
+
+  // A session that reconnects names the locks it still has, with their modes: those are kept, with
+  // these modes. The others are released: their grants, or the notice of their end, were lost with
+  // the connection. So are its waiting conversions and its watches. Returns how many locks of these
+  // it held.
+  bool keep(Session session, Handle handle, Mode mode);
   std::size_t drop_unkept(Session session);
 
   // 0 stops grants. A larger room admits parked enqueues.
@@ -139,6 +181,8 @@ class LockTable {
   std::size_t granted() const { return granted_; }
   std::size_t waiting() const { return waiting_; }
   std::size_t parked() const { return parked_; }
+  std::size_t converting() const { return converting_; }
+  std::size_t watches() const { return watching_; }
   std::size_t resources() const { return names_.size(); }
   // In any state.
   std::size_t locks_of(Session session) const { return sessions_[session].locks; }
@@ -151,6 +195,7 @@ class LockTable {
     Session session;
     std::uint64_t fence;  // 0 if not granted
     bool is_asked;        // another session waits for it
+    Mode wanted;          // the mode it waits to be converted to; else its own
   };
   // Locks in any state, in internal order: visits `count` places from `from` on and returns the
   // place to continue from, 0 at the end. Locks that are added or removed between two calls may
@@ -158,10 +203,16 @@ class LockTable {
   template <class See>
   std::uint32_t visit(std::uint32_t from, std::uint32_t count, See&& see) const;
 
+  // The granted locks of a resource, in order: visits at most `count` and returns how many there
+  // are.
+  template <class See>
+  std::size_t visit_holders(std::string_view name, std::size_t count, See&& see) const;
+
   // Whether another session waits for this lock.
   bool is_asked(Handle handle) const;
 
-  // Whether no locks conflict and no grantable waiter is left; for tests. O(n).
+  // Whether no locks conflict, no grantable waiter is left, and no conversions wait for each other;
+  // for tests. O(n).
   bool is_valid() const;
 
  private:
@@ -184,20 +235,31 @@ class LockTable {
     Mode mode = Mode::kShared;
     State state = State::kFree;
     bool is_asked = false;
-    bool is_kept = false;
+    bool is_kept : 1 = false;
+    bool is_converting : 1 = false;
   };
   struct SessionLocks {
     List list;
     std::uint32_t locks = 0;
+    std::uint32_t watches = 0;
   };
   struct Resource {
-    std::string name;
+    ResourceName name;
     List granted;
     List waiting;
-    std::uint32_t locks = 0;  // in any state; the resource is removed with the last
-    bool is_exclusive = false;
+    ModeCounts held;               // the modes of the granted locks
+    std::uint32_t locks : 30 = 0;  // in any state; the resource is removed with the last
+    std::uint32_t has_conversions : 1 = 0;
+    std::uint32_t has_watches : 1 = 0;
+  };
+  struct Watch {
+    Session session;
+    Mode mode;
+    std::uint64_t cookie;
   };
 
+  Seen seen(const Lock& lock) const;
+  std::uint32_t find_resource(std::string_view name) const;
   std::uint32_t resource_of(std::string_view name);
   std::uint32_t add_lock(Session session, std::uint64_t cookie, std::string_view name, Mode mode);
   void drop_lock(std::uint32_t index);
@@ -205,13 +267,27 @@ class LockTable {
   void append(std::uint32_t index, State state);
   void remove(std::uint32_t index);
   void give_back(std::uint32_t index);
-  bool can_grant(const Resource& resource, Mode mode) const;
+  // Whether the holders allow it; and: nobody is ahead.
+  bool can_grant(const Resource& resource, Mode mode) const {
+    return resource.granted.first == kNone || resource.held.allow(mode);
+  }
+  bool is_next(const Resource& resource) const {
+    return resource.waiting.first == kNone && resource.has_conversions == 0;
+  }
   bool has_room() const { return granted_ + waiting_ < room_; }
   void grant(std::uint32_t index);
   void admit(std::uint32_t index);
   void wake(std::uint32_t resource);
   void unpark();
-  void ask(std::uint32_t resource, Mode mode);
+  void ask(std::uint32_t resource, Mode mode, std::uint32_t except = kNone);
+  std::uint64_t next_fence();
+  void set_mode(std::uint32_t index, Mode mode);
+  void withdraw_conversion(std::uint32_t index);
+  bool can_convert(std::uint32_t index, Mode mode) const;
+  void grant_conversion(std::uint32_t index, Mode mode);
+  void convert_waiting(std::uint32_t resource);
+  void tell_watches(std::uint32_t resource);
+  void drop_watches(Session session);
   void tell(Event::Kind kind, std::uint32_t index);
   std::uint32_t find(Session session, Handle handle) const;
   Handle handle_of(std::uint32_t index) const {
@@ -221,6 +297,8 @@ class LockTable {
   Pages<Lock> locks_;
   Pages<Resource> resources_;
   Pages<SessionLocks> sessions_;
+  std::map<std::uint32_t, Conversions> conversions_;     // by resource
+  std::map<std::uint32_t, std::vector<Watch>> watches_;  // by resource
   IndexTable names_{1024};
   List parked_list_;
   std::vector<Event> events_;
@@ -230,6 +308,8 @@ class LockTable {
   std::size_t granted_ = 0;
   std::size_t waiting_ = 0;
   std::size_t parked_ = 0;
+  std::size_t converting_ = 0;
+  std::size_t watching_ = 0;
 };
 
 template <class See>
@@ -238,10 +318,20 @@ std::uint32_t LockTable::visit(std::uint32_t from, std::uint32_t count, See&& se
   for (std::uint32_t i = from; i < end; ++i) {
     const Lock& lock = locks_[i];
     if (lock.state == State::kFree) continue;
-    see(Seen{resources_[lock.resource].name, lock.mode, lock.state, lock.session, lock.fence,
-             lock.is_asked});
+    see(seen(lock));
   }
   return end == locks_.used() ? 0 : static_cast<std::uint32_t>(end);
+}
+
+template <class See>
+std::size_t LockTable::visit_holders(std::string_view name, std::size_t count, See&& see) const {
+  const std::uint32_t found = find_resource(name);
+  if (found == kNone) return 0;
+  std::size_t holders = 0;
+  for (std::uint32_t i = resources_[found].granted.first; i != kNone; i = locks_[i].next) {
+    if (holders++ < count) see(seen(locks_[i]));
+  }
+  return holders;
 }
 
 }  // namespace weir::lock

@@ -180,8 +180,8 @@ TEST_F(Table, AReconnectedSessionKeepsWhatItNames) {
   const auto kept = want(one, kX, "a");
   const auto forgotten = want(one, kX, "b");
   const auto waiting = want(two, kX, "b");
-  EXPECT_TRUE(table.keep(one, kept.handle));
-  EXPECT_FALSE(table.keep(one, waiting.handle));
+  EXPECT_TRUE(table.keep(one, kept.handle, kX));
+  EXPECT_FALSE(table.keep(one, waiting.handle, kX));
   EXPECT_EQ(table.drop_unkept(one), 1U);
   EXPECT_EQ(table.state(kept.handle), State::kGranted);
   EXPECT_EQ(table.state(forgotten.handle), State::kFree);

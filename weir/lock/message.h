@@ -10,13 +10,20 @@
 //   S: confirms 2  granted(cookie, handle, fence) | queued(cookie, handle) | refused(cookie, why)
 //   S:             ask(cookie)                                          another client waits
 //   C: number 3    cancel(handle)                                       no answer
+//                  convert(cookie, handle, mode)                       of a granted lock
+//   S:             converted(cookie, mode, fence) | not_converted(cookie, why)
+//                  watch(cookie, name, mode)                           delays nobody
+//   S:             holders(cookie), and later free(cookie)             or free(cookie) at once,
+//                                                                      or not_watched(cookie, why)
 //   C: number 4                                                         empty: keep-alive, refresh
 //   S: confirms 4                                                       an answer to each message
 //   C: number 5    goodbye                                              returns all locks at once
 //
 // A cookie is the client's number for a lock, a handle the server's; messages to a side use its
-// number. cancel() of a waiting lock withdraws it. `confirms` is the number of the last message of
-// the client that the server received: the lease is counted from when that message was sent.
+// number. cancel() of a waiting lock withdraws it. convert() to the present mode of a lock
+// withdraws a conversion that waits. The cookie of a watch is a number of its own. `confirms` is
+// the number of the last message of the client that the server received: the lease is counted from
+// when that message was sent.
 //
 // A client reconnects with the number and the secret of its welcome (secret.h). Without the right
 // secret it is welcomed as a new client with another number.
@@ -37,9 +44,21 @@ namespace weir::lock {
 
 // Bits of `features`, offered by the client and accepted in the welcome.
 inline constexpr std::uint32_t kFeatureVolume = 1;
+// Modes other than shared and exclusive, conversions and watches.
+inline constexpr std::uint32_t kFeatureModes = 16;
 
 struct ClientOp {
-  enum class Kind : std::uint8_t { kHello, kReplay, kReplayed, kEnqueue, kCancel, kGoodbye };
+  enum class Kind : std::uint8_t {
+    kHello,
+    kReplay,
+    kReplayed,
+    kEnqueue,
+    kCancel,
+    kConvert,
+    kWatch,
+    kUnwatch,
+    kGoodbye
+  };
   Kind kind = Kind::kHello;
   Mode mode = Mode::kShared;
   LockTable::OrWait or_wait = LockTable::OrWait::kWait;
@@ -65,6 +84,44 @@ enum class Refusal : std::uint8_t {
   kWouldWait,  // answer to a try
   kBadName,    // empty, or longer than kNameMax
   kTooMany,    // the session has too many waiting enqueues
+  kDeadlock,   // the conversion would wait for itself
+  kUnknown,    // the lock to be converted is not held
+  kWithdrawn,  // another conversion of the same lock followed
+  // Not sent by servers:
+  kUnsupported,  // the server is older than this request
+  kInUse,        // other users of this client share the lock that is to be converted
+};
+
+// Longest cycle that is reported. A longer one is cut.
+inline constexpr std::size_t kCycleMax = 64;
+// Holders of a watched resource that are named. All are counted.
+inline constexpr std::size_t kHoldersMax = 64;
+
+// A conversion that was refused, and the conversions that wait for each other; its own is first.
+struct Cycle {
+  struct Step {
+    std::uint64_t client = 0;
+    Mode held = Mode::kNull;
+    Mode wanted = Mode::kNull;
+
+    bool operator==(const Step&) const = default;
+  };
+  std::uint64_t cookie = 0;
+  std::vector<Step> steps;
+};
+
+// Who holds a watched resource.
+struct Holders {
+  struct Holder {
+    std::uint64_t client = 0;
+    Mode mode = Mode::kNull;
+    std::uint64_t fence = 0;
+
+    bool operator==(const Holder&) const = default;
+  };
+  std::uint64_t cookie = 0;  // of the watch
+  std::uint64_t count = 0;
+  std::vector<Holder> first;  // at most kHoldersMax
 };
 
 struct ServerOp {
@@ -76,10 +133,15 @@ struct ServerOp {
     kAsk,
     kKept,
     kLost,
-    kGoAway
+    kGoAway,
+    kConverted,
+    kNotConverted,
+    kFree,
+    kNotWatched
   };
   Kind kind = Kind::kWelcome;
   Refusal why = Refusal::kWouldWait;
+  Mode mode = Mode::kNull;  // converted
   std::uint32_t features = 0;
   std::uint64_t client = 0;
   SessionSecret secret{};  // welcome
@@ -100,6 +162,8 @@ struct ServerMessage {
   std::uint32_t lru_size = 0;
   Nanoseconds lru_max_age{0};
   std::vector<ServerOp> ops;
+  std::vector<Cycle> cycles = {};     // of conversions that `ops` refuses
+  std::vector<Holders> holders = {};  // of resources that are watched from now on
 };
 
 }  // namespace weir::lock

@@ -24,6 +24,23 @@ ServerOp about(ServerOp::Kind kind, std::uint64_t cookie, std::uint64_t handle =
   return op;
 }
 
+ServerOp answer_of(const LockTable::Event& event) {
+  using EventKind = LockTable::Event::Kind;
+  switch (event.kind) {
+    case EventKind::kAsked:
+      return about(ServerOp::Kind::kAsk, event.cookie);
+    case EventKind::kFree:
+      return about(ServerOp::Kind::kFree, event.cookie);
+    case EventKind::kGranted:
+      return about(ServerOp::Kind::kGranted, event.cookie, event.handle, event.fence);
+    case EventKind::kConverted:
+      break;
+  }
+  ServerOp op = about(ServerOp::Kind::kConverted, event.cookie, event.handle, event.fence);
+  op.mode = event.mode;
+  return op;
+}
+
 }  // namespace
 
 Result<void> check(const ServerOptions& options) {
@@ -83,8 +100,9 @@ ServerMessage LockServer::take(Connection connection) {
   Link& link = found->second;
   link.is_dirty = false;
   message.confirms = link.number;
-  message.ops = std::move(link.ops);
-  link.ops.clear();
+  message.ops = std::exchange(link.ops, {});
+  message.cycles = std::exchange(link.cycles, {});
+  message.holders = std::exchange(link.holders, {});
   message.is_recovering = is_recovering_;
   if (link.session != nullptr && (link.session->features & kFeatureVolume) != 0) {
     message.volume = pool_.volume();
@@ -136,8 +154,8 @@ LockServer::Link* LockServer::open_link(Connection connection) {
 void LockServer::perform(Connection connection, const ClientOp& op) {
   Link* const link = open_link(connection);
   if (link == nullptr) return;
-  if (op.kind == Kind::kEnqueue) {
-    enqueue(*link, op);
+  if (op.kind == Kind::kEnqueue || op.kind == Kind::kConvert) {
+    op.kind == Kind::kEnqueue ? enqueue(*link, op) : convert(*link, op);
     mark(connection, *link);
   } else {
     WEIR_ASSERT(op.kind == Kind::kCancel);
@@ -145,10 +163,20 @@ void LockServer::perform(Connection connection, const ClientOp& op) {
   }
 }
 
-void LockServer::refuse(Connection connection, std::uint64_t cookie, Refusal why) {
+bool LockServer::is_return(Connection connection, const ClientOp& op) const {
+  if (op.kind == Kind::kCancel) return true;
+  if (op.kind != Kind::kConvert) return false;
+  const auto found = links_.find(connection);
+  return found != links_.end() && found->second.session != nullptr &&
+         table_.is_downward(found->second.session->locks, op.handle, op.mode);
+}
+
+void LockServer::refuse(Connection connection, const ClientOp& op, Refusal why) {
   Link* const link = open_link(connection);
   if (link == nullptr) return;
-  ServerOp answer = about(ServerOp::Kind::kRefused, cookie);
+  const bool is_conversion = op.kind == Kind::kConvert;
+  ServerOp answer =
+      about(is_conversion ? ServerOp::Kind::kNotConverted : ServerOp::Kind::kRefused, op.cookie);
   answer.why = why;
   link->ops.push_back(answer);
   if (why == Refusal::kTooMany) ++counters_.too_many;
@@ -168,6 +196,7 @@ bool LockServer::apply(Connection connection, Link& link, const ClientOp& op, In
       if (!std::exchange(session.is_replaying, false)) return false;
       for (std::size_t held = table_.drop_unkept(session.locks); held > 0; --held) pool_.del();
       session.waiting = 0;
+      session.watches = 0;
       return true;
     }
     case Kind::kEnqueue:
@@ -176,6 +205,17 @@ bool LockServer::apply(Connection connection, Link& link, const ClientOp& op, In
       return true;
     case Kind::kCancel:
       cancel(session, op.handle);
+      return true;
+    case Kind::kConvert:
+      if (session.is_replaying) return false;
+      convert(link, op);
+      return true;
+    case Kind::kWatch:
+      if (session.is_replaying) return false;
+      watch(link, op);
+      return true;
+    case Kind::kUnwatch:
+      if (table_.unwatch(session.locks, op.cookie)) --session.watches;
       return true;
     case Kind::kGoodbye:
       link.session = nullptr;
@@ -249,7 +289,7 @@ bool LockServer::hello(Connection connection, Link& link, const ClientOp& op, In
 void LockServer::replay(Link& link, const ClientOp& op) {
   Session& session = *link.session;
   if (op.incarnation == incarnation_) {
-    if (table_.keep(session.locks, op.handle)) {
+    if (table_.keep(session.locks, op.handle, op.mode)) {
       link.ops.push_back(about(ServerOp::Kind::kKept, op.cookie, op.handle));
       if (table_.is_asked(op.handle)) link.ops.push_back(about(ServerOp::Kind::kAsk, op.cookie));
       return;
@@ -261,7 +301,7 @@ void LockServer::replay(Link& link, const ClientOp& op) {
         table_.replay(session.locks, op.cookie, op.name, op.mode, op.fence);
     if (handle != 0) {
       pool_.add();
-      table_.keep(session.locks, handle);
+      table_.keep(session.locks, handle, op.mode);
       link.ops.push_back(about(ServerOp::Kind::kKept, op.cookie, handle));
       return;
     }
@@ -309,6 +349,75 @@ void LockServer::cancel(Session& session, std::uint64_t handle) {
   settle_events();
 }
 
+void LockServer::convert(Link& link, const ClientOp& op) {
+  using Outcome = LockTable::Converted::Outcome;
+  Session& session = *link.session;
+  ServerOp answer = about(ServerOp::Kind::kNotConverted, op.cookie, op.handle);
+  const bool has_place = session.waiting < options_.waiting_max;
+  const auto or_wait = has_place ? op.or_wait : LockTable::OrWait::kTry;
+  const auto done = table_.convert(session.locks, op.handle, op.mode, or_wait);
+  if (done.has_withdrawn_one) {
+    --session.waiting;
+    ServerOp withdrawn = answer;
+    withdrawn.why = Refusal::kWithdrawn;
+    link.ops.push_back(withdrawn);
+  }
+  switch (done.outcome) {
+    case Outcome::kDone:
+      ++counters_.conversions;
+      answer = about(ServerOp::Kind::kConverted, op.cookie, op.handle, done.fence);
+      answer.mode = op.mode;
+      break;
+    case Outcome::kWaits:
+      ++session.waiting;
+      settle_events();
+      return;
+    case Outcome::kWouldWait:
+      answer.why = has_place ? Refusal::kWouldWait : Refusal::kTooMany;
+      if (!has_place) ++counters_.too_many;
+      break;
+    case Outcome::kDeadlock: {
+      ++counters_.deadlocks;
+      answer.why = Refusal::kDeadlock;
+      Cycle cycle{.cookie = op.cookie, .steps = {}};
+      for (const LockTable::Step& step : done.cycle) {
+        if (cycle.steps.size() == kCycleMax) break;
+        cycle.steps.push_back({client_of(step.session), step.held, step.wanted});
+      }
+      link.cycles.push_back(std::move(cycle));
+      break;
+    }
+    case Outcome::kUnknown:
+      answer.why = Refusal::kUnknown;
+      break;
+  }
+  link.ops.push_back(answer);
+  settle_events();
+}
+
+void LockServer::watch(Link& link, const ClientOp& op) {
+  Session& session = *link.session;
+  ServerOp answer = about(ServerOp::Kind::kNotWatched, op.cookie);
+  if (!LockTable::is_name(op.name)) {
+    ++counters_.bad_names;
+    answer.why = Refusal::kBadName;
+  } else if (session.watches >= options_.waiting_max) {
+    ++counters_.too_many;
+    answer.why = Refusal::kTooMany;
+  } else if (table_.watch(session.locks, op.cookie, op.name, op.mode)) {
+    answer = about(ServerOp::Kind::kFree, op.cookie);
+  } else {
+    ++session.watches;
+    Holders& holders = link.holders.emplace_back();
+    holders.cookie = op.cookie;
+    holders.count = table_.visit_holders(op.name, kHoldersMax, [&](const auto& seen) {
+      holders.first.push_back({client_of(seen.session), seen.mode, seen.fence});
+    });
+    return;
+  }
+  link.ops.push_back(answer);
+}
+
 void LockServer::count_grant(Session* session) {
   pool_.add();
   if (session != nullptr && std::exchange(session->period, period_) != period_) ++active_;
@@ -320,17 +429,19 @@ void LockServer::settle_events() {
   for (const LockTable::Event& event : table_.events()) {
     Session* const session = by_slot_[event.session];
     const bool is_grant = event.kind == EventKind::kGranted;
-    if (is_grant) {
-      count_grant(session);
-      if (session != nullptr && session->waiting > 0) --session->waiting;
+    if (is_grant) count_grant(session);
+    if (event.kind == EventKind::kConverted) ++counters_.conversions;
+    if (session == nullptr) continue;
+    if (is_grant || event.kind == EventKind::kConverted) {
+      if (session->waiting > 0) --session->waiting;
+    } else if (event.kind == EventKind::kFree && session->watches > 0) {
+      --session->watches;
     }
-    if (session == nullptr || session->connection == 0) continue;
+    if (session->connection == 0) continue;
+    // Locks and watches not named in the replay are dropped at its end, so they need no event.
+    if (event.kind != EventKind::kAsked && session->is_replaying) continue;
     Link& link = links_.find(session->connection)->second;
-    // Locks not named in the replay are dropped at its end, so they need no event.
-    if (is_grant && session->is_replaying) continue;
-    link.ops.push_back(
-        is_grant ? about(ServerOp::Kind::kGranted, event.cookie, event.handle, event.fence)
-                 : about(ServerOp::Kind::kAsk, event.cookie));
+    link.ops.push_back(answer_of(event));
     mark(session->connection, link);
   }
   table_.events().clear();

@@ -30,8 +30,8 @@
 // operation before hello, a second hello, numbers out of order) is told to disconnect, and its
 // connection accepts no more messages.
 //
-// Bounds: sessions_max sessions, waiting_max waiting enqueues for each, names of kNameMax. One
-// owner; allocates for messages.
+// Bounds: sessions_max sessions, waiting_max waiting enqueues and conversions for each and as many
+// watches, names of kNameMax. One owner; allocates for messages.
 #pragma once
 
 #include <chrono>
@@ -58,9 +58,9 @@ struct ServerOptions {
   PoolOptions pool{};
   Nanoseconds lease = std::chrono::seconds{30};
   Nanoseconds grace = std::chrono::seconds{45};
-  std::uint32_t features = kFeatureVolume;  // 0: a server without support for the volume
+  std::uint32_t features = kFeatureVolume | kFeatureModes;  // 0: an old server
   std::size_t sessions_max = 100'000;
-  std::size_t waiting_max = 10'000;  // waiting enqueues of a session
+  std::size_t waiting_max = 10'000;  // waiting enqueues and conversions of a session, and watches
 
   bool operator==(const ServerOptions&) const = default;
 };
@@ -92,9 +92,12 @@ class LockServer {
   bool receive(Connection connection, const ClientMessage& message, Instant now);
   // For a transport that lets some operations wait: they are passed in later than their
   // message, one by one. Those of a closed or broken connection are ignored. REQUIRES: an
-  // enqueue or a cancel.
+  // enqueue, a cancel or a conversion.
   void perform(Connection connection, const ClientOp& op);
-  void refuse(Connection connection, std::uint64_t cookie, Refusal why);
+  void refuse(Connection connection, const ClientOp& op, Refusal why);
+  // Whether the operation lets others in and waits for nobody: a cancel, or a conversion to a mode
+  // that excludes less.
+  bool is_return(Connection connection, const ClientOp& op) const;
   // Connections with new messages since the last call, each once. The caller clears it.
   std::vector<Connection>& dirty() { return dirty_; }
   // The next message, with the current volume and limit.
@@ -144,6 +147,8 @@ class LockServer {
     std::uint64_t too_many = 0;
     std::uint64_t broken_rules = 0;
     std::uint64_t lost_replays = 0;
+    std::uint64_t conversions = 0;    // granted
+    std::uint64_t deadlocks = 0;      // conversions refused
     std::uint64_t wrong_secrets = 0;  // hello with the number of a session and a wrong secret
   };
   const Counters& counters() const { return counters_; }
@@ -157,7 +162,8 @@ class LockServer {
     Instant heard_at{};
     bool is_replaying = false;
     bool is_from_before = false;  // welcomed by an earlier incarnation
-    std::size_t waiting = 0;
+    std::size_t waiting = 0;      // enqueues and conversions
+    std::size_t watches = 0;
     std::uint64_t volume = 0;
     std::uint32_t factor_percent = 0;
     std::uint64_t period = 0;  // in which it last got a grant
@@ -169,6 +175,8 @@ class LockServer {
     bool is_dirty = false;
     bool is_broken = false;
     std::vector<ServerOp> ops;
+    std::vector<Cycle> cycles;
+    std::vector<Holders> holders;
   };
 
   bool apply(Connection connection, Link& link, const ClientOp& op, Instant now);
@@ -178,6 +186,8 @@ class LockServer {
   void replay(Link& link, const ClientOp& op);
   void enqueue(Link& link, const ClientOp& op);
   void cancel(Session& session, std::uint64_t handle);
+  void convert(Link& link, const ClientOp& op);
+  void watch(Link& link, const ClientOp& op);
   void settle_events();
   void count_grant(Session* session);
   void evict(Session& session);

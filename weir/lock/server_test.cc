@@ -150,7 +150,7 @@ TEST_F(Server, OperationsMayComeLaterThanTheirMessage) {
   const ServerMessage granted = server->take(1);
   ASSERT_EQ(granted.ops.size(), 1U);
   EXPECT_EQ(granted.ops[0].kind, Out::kGranted);
-  server->refuse(1, 6, Refusal::kTooMany);
+  server->refuse(1, enqueue(6, "a"), Refusal::kTooMany);
   const ServerMessage refused = server->take(1);
   ASSERT_EQ(refused.ops.size(), 1U);
   EXPECT_EQ(refused.ops[0].why, Refusal::kTooMany);

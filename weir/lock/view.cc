@@ -81,6 +81,8 @@ NamespaceView look(const LockServer& server, std::string_view name, Instant now,
   view.resources = table.resources();
   view.waiting = table.waiting();
   view.parked = table.parked();
+  view.converting = table.converting();
+  view.watches = table.watches();
   view.grants = count(pool.grants());
   view.cancels = count(pool.cancels());
   view.counters = server.counters();
@@ -98,7 +100,8 @@ LockList list_locks(const LockServer& server, const ListOptions& options) {
                           .state = seen.state,
                           .client = server.client_of(seen.session),
                           .fence = seen.fence,
-                          .is_asked = seen.is_asked});
+                          .is_asked = seen.is_asked,
+                          .wanted = seen.wanted});
   };
   // In small steps, so that a full answer does not visit much more than it needs.
   std::uint32_t at = options.from;
@@ -136,8 +139,6 @@ std::string factor_text(const NamespaceView& view) {
              ? fmt::format("{}", view.factor_min)
              : fmt::format("{}-{}", view.factor_min, view.factor_max);
 }
-
-std::string_view mode_name(Mode mode) { return mode == Mode::kExclusive ? "exclusive" : "shared"; }
 
 std::string_view state_name(LockTable::State state) {
   switch (state) {

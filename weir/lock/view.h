@@ -70,9 +70,11 @@ struct NamespaceView {
   Nanoseconds lru_max_age{0};
 
   std::uint64_t resources = 0;
-  std::uint64_t waiting = 0;  // enqueues that wait for a conflicting lock
-  std::uint64_t parked = 0;   // enqueues for which there is no room
-  std::uint64_t grants = 0;   // since the start, like the counters
+  std::uint64_t waiting = 0;     // enqueues that wait for a conflicting lock
+  std::uint64_t parked = 0;      // enqueues for which there is no room
+  std::uint64_t converting = 0;  // granted locks that wait for another mode
+  std::uint64_t watches = 0;
+  std::uint64_t grants = 0;  // since the start, like the counters
   std::uint64_t cancels = 0;
   LockServer::Counters counters;
 
@@ -93,8 +95,9 @@ struct LockView {
   LockTable::State state = LockTable::State::kGranted;
   std::uint64_t client = 0;
   std::string peer = {};
-  std::uint64_t fence = 0;  // 0 if not granted
-  bool is_asked = false;    // another client waits for it
+  std::uint64_t fence = 0;      // 0 if not granted
+  bool is_asked = false;        // another client waits for it
+  Mode wanted = Mode::kShared;  // the mode that it waits to be converted to; else `mode`
 };
 
 struct ListOptions {
@@ -151,7 +154,6 @@ class Console {
 
 // "100", or "50-150" if clients differ; "0" if none was reported. In percent.
 std::string factor_text(const NamespaceView& view);
-std::string_view mode_name(Mode mode);                // "shared", "exclusive"
 std::string_view state_name(LockTable::State state);  // "granted", "waiting", "parked"
 
 }  // namespace weir::lock
