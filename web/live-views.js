@@ -61,7 +61,7 @@ function drawCluster(cluster, uses) {
       text(one.milli_per_s / 1000) + (one.leased ? '' : ' (cut off)'),
       `${(100 * one.milli_per_s / Math.max(1, sums.get(one.of))).toFixed(0)} %`,
       used === undefined ? '–' : `${text(used)}, ` +
-        `${(100e3 * used / Math.max(1, one.milli_per_s)).toFixed(0)} % of its slice`];
+        `${(100e3 * used / Math.max(1, one.milli_per_s)).toFixed(0)} %`];
   }));
   lines.sort((a, b) => a[0].localeCompare(b[0]) || a[1].localeCompare(b[1]));
   $('slices').hidden = !lines.length;

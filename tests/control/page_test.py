@@ -241,7 +241,7 @@ class Page(unittest.TestCase):
             self.assertRegex(seen["cluster"], rf"{name}\s+127\.0\.0\.1:\d+\s+joined")
             self.assertRegex(seen["cluster"],
                              rf"ost_io/wide \(300 ops/s\)\s+{name}\s+[0-9.]+ ops/s\s+\d+ %")
-        self.assertRegex(seen["cluster"], r"s0\s+\S+ ops/s\s+\d+ %\s+[0-9.]+ ops/s, \d+ % of its slice")
+        self.assertRegex(seen["cluster"], r"s0\s+\S+ ops/s\s+\d+ %\s+[0-9.]+ ops/s, \d+ %")
         self.assertRegex(seen["cluster"], r"s1\s+\S+ ops/s\s+\d+ %\s+–")
         self.assertRegex(seen["groups"], r"(?s)turns\s+cluster.*epoch\s+\d+ of term 1.*"
                                          r"near\s+\d+.*far\s+\d+.*others\s+\d+")
