@@ -38,10 +38,11 @@ function policyColour(name) {
 const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 // ---- numbers ----
+// At most three digits.
 const digits = value => {
   const size = Math.abs(value);
-  if (size >= 1e6) return (value / 1e6).toFixed(1) + "M";
-  if (size >= 10000) return (value / 1000).toFixed(0) + "k";
+  if (size >= 999.5e3) return Number((value / 1e6).toPrecision(3)) + "M";
+  if (size >= 999.5) return Number((value / 1000).toPrecision(3)) + "k";
   return size >= 100 || Number.isInteger(value) ? value.toFixed(0)
        : size >= 1 ? value.toFixed(1) : value.toFixed(2);
 };

@@ -306,6 +306,14 @@ void add_operation(CLI::App& command, LustreArguments& arguments) {
       .add_option("--control", arguments.remote.socket,
                   "Listen on, or ask, this control socket (default /run/weir-lustre.sock)")
       ->type_name("PATH");
+  command
+      .add_option("--control-tcp", arguments.control_tcp,
+                  "Serve the console on this loopback address as well; requires --control-token")
+      ->type_name("ADDRESS:PORT");
+  command
+      .add_option("--control-token", arguments.control_token,
+                  "Read the tokens for --control-tcp from this file")
+      ->type_name("FILE");
   command.add_flag("--json", arguments.remote.json, "Print the response of the driver as JSON");
   command
       .add_option("--service", arguments.services,

@@ -48,6 +48,8 @@ struct LustreArguments {
   std::vector<std::string> services;
   std::string costs = "measured";
   Remote remote;
+  std::string control_tcp;
+  std::string control_token;  // file
   std::uint64_t rounds = 0;
   std::uint32_t step = 10;
   bool dry_run = false;

@@ -10,6 +10,7 @@
 
 #include "weir/control/job_stats_text.h"
 #include "weir/control/metric_family.h"
+#include "weir/control/page_files.h"
 #include "weir/control/problem.h"
 
 namespace weir::app {
@@ -186,6 +187,11 @@ void add_jobs(std::string& page, const Published& published) {
 
 control::HttpResponse LustreControl::answer(const Published& published,
                                             const control::HttpRequest& request) {
+  if (auto file = control::page_file(request)) return *std::move(file);
+  if (request.access == control::Access::kNone) {
+    return control::error_response(401, "a token is required",
+                                   "send the header Authorization: Bearer TOKEN");
+  }
   const bool is_known = request.path == "/v1/lustre" || request.path == "/v1/lustre/explain" ||
                         request.path == "/metrics";
   if (!is_known) {
@@ -211,12 +217,12 @@ control::HttpResponse LustreControl::answer(const Published& published,
   return {.body = all.dump()};
 }
 
-Result<std::unique_ptr<LustreControl>> LustreControl::create(const std::string& socket) {
+Result<std::unique_ptr<LustreControl>> LustreControl::create(const control::HttpOptions& options) {
   std::unique_ptr<LustreControl> made(new LustreControl());
   LustreControl* const self = made.get();
   made->published_ = std::make_shared<Published>();
   auto http = control::HttpServer::create(
-      {.socket_path = socket, .tcp = {}, .tokens = {}},
+      options,
       [self](const control::HttpRequest& request, const control::HttpServer::Reply& reply) {
         reply(answer(*self->published_, request));
       });

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The control socket of weir lustre run: what the driver does, for people and for Prometheus. It
-// changes nothing.
+// changes nothing. On TCP, requests need a token, except those for the files of the page.
 //
+//   GET /                            the console, which shows the services of this driver
 //   GET /v1/lustre                   all services: load, counters, jobs
 //   GET /v1/lustre/explain?job=JOB   a sentence for each service that knows the job
 //   GET /metrics
@@ -26,14 +27,16 @@ namespace weir::app {
 
 class LustreControl {
  public:
-  // EADDRINUSE and others: the path cannot be used.
-  static Result<std::unique_ptr<LustreControl>> create(const std::string& socket);
+  // EADDRINUSE and others: the path or address cannot be used.
+  static Result<std::unique_ptr<LustreControl>> create(const control::HttpOptions& options);
   ~LustreControl();
   LustreControl(const LustreControl&) = delete;
   LustreControl& operator=(const LustreControl&) = delete;
 
   // `wall`: the time of the statuses, since 1970.
   void publish(std::vector<lustre::Status> services, std::chrono::sys_time<Nanoseconds> wall);
+  // The port of the TCP address, which the kernel chose for port 0.
+  std::uint16_t tcp_port() const { return http_->tcp_port(); }
 
   // The answers, which need no server.
   struct Published {

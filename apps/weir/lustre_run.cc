@@ -290,11 +290,23 @@ class LustreRun {
     std::string path = arguments_.remote.socket;
     const bool is_asked = !path.empty();
     if (!is_asked && arguments_.root.empty() && !arguments_.dry_run) path = kLustreSocket;
-    if (path.empty() || path == "none") return;
-    auto opened = LustreControl::create(path);
+    if (path == "none") path.clear();
+    if (path.empty() && arguments_.control_tcp.empty()) return;
+    auto tokens = value_or_fail(control::read_tokens(arguments_.control_token), Exit::kNoInput,
+                                "--control-token: ");
+    const control::HttpOptions wanted{
+        .socket_path = path, .tcp = arguments_.control_tcp, .tokens = std::move(tokens)};
+    if (auto checked = control::check(wanted); !checked) {
+      throw Failure{Exit::kUsage, "--control-tcp: " + checked.error().message()};
+    }
+    auto opened = LustreControl::create(wanted);
     if (opened) {
       control_ = *std::move(opened);
-    } else if (is_asked) {
+      if (!wanted.tcp.empty()) {
+        print_error("weir lustre: the console is at port {} of {}\n", control_->tcp_port(),
+                    wanted.tcp.substr(0, wanted.tcp.rfind(':')));
+      }
+    } else if (is_asked || !wanted.tcp.empty()) {
       throw Failure{Exit::kCantCreate, "--control: " + opened.error().message()};
     } else {
       print_error("weir lustre: no control socket: {}\n", opened.error().message());

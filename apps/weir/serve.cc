@@ -87,16 +87,6 @@ Result<serve::ServeOptions> read_again(const ServeArguments& arguments) {
   return options;
 }
 
-// Tokens give control of the server, so they must not appear in any message.
-Result<std::vector<control::Token>> read_tokens(const std::string& path) {
-  if (path.empty()) return std::vector<control::Token>{};
-  const auto text = host::read_file(path);
-  if (!text) return tl::unexpected(text.error());
-  auto tokens = control::parse_tokens(*text);
-  if (!tokens) tokens.error().where = quote(path) + ": " + tokens.error().where;
-  return tokens;
-}
-
 constexpr std::string_view kNoControl = "none";
 
 control::ControlOptions control_options(const ServeArguments& arguments,
@@ -108,7 +98,7 @@ control::ControlOptions control_options(const ServeArguments& arguments,
                                                              : options.control_socket;
   if (wanted.http.socket_path == kNoControl) wanted.http.socket_path.clear();
   wanted.http.tcp = options.control.tcp;
-  auto tokens = read_tokens(options.control.token_file);
+  auto tokens = control::read_tokens(options.control.token_file);
   if (!tokens) {
     const bool is_text = tokens.error().code == std::errc::invalid_argument;
     throw Failure{is_text ? Exit::kUsage : Exit::kNoInput,
@@ -218,7 +208,7 @@ Result<std::function<void()>> read_certificates(const CertificateUsers& users) {
 std::vector<std::string> reload_tokens(const serve::Server& server, control::Control* control) {
   const std::string& path = server.options().control.token_file;
   if (control == nullptr || path.empty()) return {};
-  auto tokens = read_tokens(path);
+  auto tokens = control::read_tokens(path);
   if (!tokens) return {tokens.error().message() + "; the control tokens were not changed"};
   std::string line = fmt::format("{} control tokens", tokens->size());
   control->set_tokens(*std::move(tokens));

@@ -266,7 +266,7 @@ class Page(unittest.TestCase):
         seen = json.loads(done.stdout)
         self.assertEqual(seen["problems"], [])
         granted = seen["granted"]
-        self.assertIn(f"granted {granted} of 1000 ({granted / 10:.1f} %)", seen["facts"])
+        self.assertIn(f"granted {granted:,} of 1,000 ({granted / 10:.1f} %)", seen["facts"])
         self.assertEqual(seen["locks"], [str(granted)])
 
 

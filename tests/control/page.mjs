@@ -133,7 +133,9 @@ try {
   await page.evaluate(() => { state.heardAt = 0; state.history = null; });
   await page.waitForFunction(() => state.history && Date.now() - state.heardAt < 3000, null, { timeout });
   const back = await page.locator('#state').innerText();
-  await step({ step: 'many', readOnly, rows, busy, back, problems });
+  const marks = await page.locator('#marks').textContent();
+  const markup = await page.locator('main b').count();
+  await step({ step: 'many', readOnly, rows, busy, back, problems, marks, html: markup });
 
   // The server has ended.
   await page.waitForSelector('#state.lost', { timeout });

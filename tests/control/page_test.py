@@ -5,9 +5,11 @@
 WEIR_SCREENSHOTS=FOLDER stores screenshots.
 """
 import contextlib
+import http.client
 import json
 import os
 import pathlib
+import re
 import shutil
 import socket
 import subprocess
@@ -19,7 +21,8 @@ import unittest
 from remote import READ, RELEASE, Remote, request, simple_reply
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "cluster"))
+sys.path[:0] = [str(HERE.parent / "cluster"), str(HERE.parent / "lustre")]
+import tree  # noqa: E402
 from world import World  # noqa: E402
 
 BUILD = pathlib.Path(os.environ.get("WEIR_BUILD_DIR", HERE.parents[1] / "build/dev"))
@@ -53,10 +56,10 @@ def modules():
     return folder
 
 
-def make_many(it):
+def make_many(it, count=MANY):
     """A class for each of many jobs."""
-    for first in range(0, MANY, 64):
-        clients = [it.client(f"many.{first + i}") for i in range(64)]
+    for first in range(0, count, 64):
+        clients = [it.client(f"many.{i}") for i in range(first, min(first + 64, count))]
         for client in clients:
             client.sendall(request(READ, 0, 0, 512))
         for client in clients:
@@ -164,7 +167,7 @@ class Page(unittest.TestCase):
         self.assertEqual(seen["problems"], [])
         self.assertTrue(seen["before"]["hidden"], "there is no lock service")
         one, two = seen["one"], seen["two"]
-        self.assertRegex(one["facts"], r"granted 1\d\d\d of 1000 \(1\d\d\.\d %\)")
+        self.assertRegex(one["facts"], r"granted 1,\d\d\d of 1,000 \(1\d\d\.\d %\)")
         self.assertIn("grant speed -2/s", one["facts"])
         self.assertNotIn("recovering", one["facts"])
         self.assertEqual(one["rows"][0], "<b>bold</b>@tcp #1")
@@ -236,13 +239,67 @@ class Page(unittest.TestCase):
         self.assertRegex(seen["cluster"], r"leader\s+s[01]\s")
         for name in ("s0", "s1"):
             self.assertRegex(seen["cluster"], rf"{name}\s+127\.0\.0\.1:\d+\s+joined")
-            self.assertRegex(seen["cluster"], rf"ost_io/wide/ops\s+{name}\s+[0-9.]+/s\s+\d+ %")
+            self.assertRegex(seen["cluster"],
+                             rf"ost_io/wide \(300 ops/s\)\s+{name}\s+[0-9.]+ ops/s\s+\d+ %")
+        self.assertRegex(seen["cluster"], r"s0\s+\S+ ops/s\s+\d+ %\s+[0-9.]+ ops/s, \d+ %")
+        self.assertRegex(seen["cluster"], r"s1\s+\S+ ops/s\s+\d+ %\s+–")
         self.assertRegex(seen["groups"], r"(?s)turns\s+cluster.*epoch\s+\d+ of term 1.*"
                                          r"near\s+\d+.*far\s+\d+.*others\s+\d+")
         self.assertRegex(seen["gateways"], r"<b>nfs</b> to server\s+calls\s+12\.3k")
         self.assertRegex(seen["exports"], r"a\s+responds")
         self.assertEqual(seen["html"], 0, "a name became HTML")
         self.assertEqual(set(seen["fits"].values()), {True}, seen["fits"])
+
+    def test_a_lustre_driver(self):
+        nodes = self.folder / "nodes"
+        nodes.write_text("big 3\nhog 1\nstat 3\nmake 1\n", encoding="utf-8")
+        with tree.lustre("tbf=jobid", "rate=2000", "job=hog,16,4", "job=big,16,4", "mds=2000",
+                         "mds-tbf=jobid", "mds-job=make,mkdir,16,4",
+                         "mds-job=stat,getattr,16,4") as server, tree.driver(
+                             server, "--nodes", nodes, "--control-tcp", "127.0.0.1:0",
+                             "--control-token", self.folder / "token",
+                             map_file=self.folder / "map") as weir:
+            said = ""
+            while not (found := re.search(r"console is at port (\d+) of 127\.0\.0\.1", said)):
+                line = weir.stdout.readline()
+                self.assertTrue(line, said)
+                said += line
+            port = int(found[1])
+            reader = threading.Thread(target=weir.stdout.read)  # the driver must not wait
+            reader.start()
+            bare = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            bare.request("GET", "/v1/lustre")
+            self.assertEqual(bare.getresponse().status, 401)
+            bare.close()
+            seen = self.look(self.url(port), "lustre")
+            weir.terminate()
+            reader.join()
+        self.assertEqual(seen["state"], "live")
+        self.assertRegex(seen["text"], r"(?s)ost_io\s+algorithm\s+weir.*jobs held\s+\d of 2.*mdt")
+        self.assertRegex(seen["text"], r"(?s)make\s+1\s+backlogged\s.*held at \S+/s since")
+        self.assertEqual(set(seen["fits"].values()), {True}, seen["fits"])
+        self.assertEqual(seen["poor"], [])
+
+    def test_without_classes_and_with_300(self):
+        with self.serve() as it:
+            browser = subprocess.Popen(
+                ["node", HERE / "views.mjs", modules(), self.url(it.control_port), self.shots,
+                 "sizes"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            try:
+                empty = json.loads(browser.stdout.readline() or "{}")
+                make_many(it, 300)
+                browser.stdin.write("\n")
+                browser.stdin.flush()
+                many = json.loads(browser.stdout.readline() or "{}")
+                self.assertEqual(browser.wait(60), 0)
+            finally:
+                browser.kill()
+                browser.communicate()
+        self.assertEqual(empty.pop("fits"), dict.fromkeys(("light", "dark", "phone"), True))
+        self.assertEqual(empty, {"classes": "no classes yet", "jobs": "no jobs yet"})
+        self.assertEqual(many.pop("fits"), dict.fromkeys(("light", "dark", "phone"), True))
+        self.assertEqual(many, {"classes": "1–50 of 300", "rows": 50,
+                                "jobs": "50 of 300; the search of classes finds the others"})
 
     def serve(self):
         return Remote("--export", "a=memory:64MiB", "--control-tcp", "127.0.0.1:0",
@@ -273,13 +330,13 @@ class Page(unittest.TestCase):
         self.assertTrue(tried["early"], "nothing is applied that was not tried")
         self.assertRegex(tried["effects"], r"1 class changes, 2 do not")
         self.assertRegex(tried["effects"],
-                         r"default/dd.0\s+slow/dd.0\s+10.0k ops/s\s+20 ops/s, 1.00 MB/s")
+                         r"default/dd.0\s+slow/dd.0\s+10k ops/s\s+20 ops/s, 1 MB/s")
         self.assertEqual([one["rule"] for one in it.get("/v1/services/ost_io/rules")], ["default"])
-        self.assertEqual(it.weir("rule", "start", "other", "jobid={x}", "rate=5")[0], 0)
+        self.assertEqual(it.weir("rule", "start", "other", "jobid={<b>*}", "rate=5")[0], 0)
         go_on()
         ruled = seen()
         self.assertIn("Nothing was changed", ruled["lost"])
-        self.assertEqual(ruled["limit"], "20 ops/s, 1.00 MB/s")
+        self.assertEqual(ruled["limit"], "20 ops/s, 1 MB/s")
         self.assertIn("'jobid={dd.*}' matches", ruled["explained"])
         self.assertIn("the limit of its rule", ruled["explained"])
         self.assertTrue(ruled["closed"])
@@ -293,6 +350,8 @@ class Page(unittest.TestCase):
         many = seen()
         self.assertEqual(many["readOnly"], {"said": True, "buttons": 0})
         self.assertEqual(many["rows"], 50)
+        self.assertIn("jobid={<b>*}", many["marks"])
+        self.assertEqual(many["html"], 0, "a condition became HTML, in a rule or a mark")
         self.assertLess(many["busy"], 50, "milliseconds of the browser in a second")
         self.assertEqual(many["back"], "live")
         self.assertEqual(many["problems"], [])

@@ -3,6 +3,9 @@
 // Looks at the console in Chromium, and prints what it finds as JSON.
 //   node views.mjs MODULES URL FOLDER colours     the contrast of every text that is shown
 //   node views.mjs MODULES URL FOLDER cluster     the views of a cluster, groups and NFS gateways
+//   node views.mjs MODULES URL FOLDER lustre      the services of weir lustre run
+//   node views.mjs MODULES URL FOLDER sizes       a server without classes; after a line on standard
+//                                                 input, one with 300
 //   node views.mjs MODULES URL FOLDER sleep       a page that sleeps for an hour; a line on standard
 //                                                 input wakes it
 import { createRequire } from 'node:module';
@@ -114,17 +117,45 @@ async function lookAtCluster(page) {
   const shown = { cluster: await text('cluster'), groups: await text('groups'),
     gateways: await text('gateways'), exports: await text('exports') };
   const html = await page.locator('main b').count();
+  const fits = await shots(page, 'cluster');
+  say({ ...shown, html, fits });
+}
+
+// Takes screenshots and tells whether the page is as wide as the window.
+async function shots(page, name) {
   const fits = {};
-  for (const [name, width, scheme] of [['cluster-light', 1280, 'light'], ['cluster-dark', 1280, 'dark'],
-    ['cluster-phone', 400, 'light']]) {
+  for (const [kind, width, scheme] of [['light', 1280, 'light'], ['dark', 1280, 'dark'], ['phone', 400, 'light']]) {
     await page.setViewportSize({ width, height: 900 });
     await page.emulateMedia({ colorScheme: scheme });
-    fits[name] = await page.waitForFunction(
+    fits[kind] = await page.waitForFunction(
       () => document.documentElement.scrollWidth <= innerWidth, null, { timeout: 10000 })
       .then(() => true, () => false);
-    await page.screenshot({ path: `${folder}/${name}.png`, fullPage: true });
+    await page.screenshot({ path: `${folder}/${name}-${kind}.png`, fullPage: true });
   }
-  say({ ...shown, html, fits });
+  return fits;
+}
+
+async function lookAtLustre(page) {
+  await page.waitForFunction(() => [...document.querySelectorAll('#lustre tbody td.why')]
+    .some((cell) => cell.textContent.startsWith('held at')), null, { timeout });
+  const text = await page.locator('main').innerText();
+  const found = { text, state: await page.locator('#state').innerText(), fits: await shots(page, 'lustre'),
+    poor: (await page.evaluate(poorContrasts)).poor };
+  await page.locator('#lustre-filter').fill('mak');
+  await page.waitForFunction(() => document.querySelectorAll('#lustre tbody tr').length === 1, null, { timeout });
+  say(found);
+}
+
+async function lookAtSizes(page) {
+  const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+  await page.waitForFunction(() => state.history && state.status && $('jobs-place').textContent, null, { timeout });
+  say({ classes: await page.locator('#place').innerText(), jobs: await page.locator('#jobs-place').innerText(),
+    fits: await shots(page, 'empty') });
+  await lines.next();
+  await page.waitForFunction(() => state.count >= 300 && state.jobs.length === 50 && state.classes[0]?.recent,
+    null, { timeout });
+  say({ classes: await page.locator('#place').innerText(), jobs: await page.locator('#jobs-place').innerText(),
+    rows: await page.locator('#classes tbody tr').count(), fits: await shots(page, 'classes-300') });
 }
 
 async function sleep(page) {
@@ -155,7 +186,7 @@ const browser = await chromium.launch({ executablePath: '/usr/bin/chromium', arg
 try {
   const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
   if (what !== 'cluster') await page.goto(url);
-  await { colours: lookAtColours, cluster: lookAtCluster, sleep }[what](page);
+  await { colours: lookAtColours, cluster: lookAtCluster, lustre: lookAtLustre, sizes: lookAtSizes, sleep }[what](page);
 } finally {
   await browser.close();
 }

@@ -31,6 +31,7 @@
 #include "weir/control/job_sizes.h"
 #include "weir/control/lock_params.h"
 #include "weir/control/metrics.h"
+#include "weir/control/page_files.h"
 #include "weir/control/params.h"
 #include "weir/control/problem.h"
 #include "weir/control/records.h"
@@ -52,18 +53,6 @@ constexpr std::chrono::seconds kUsageInterval{1};
 // Classes sampled for the history in a second; with more of them, samples are rarer.
 constexpr std::size_t kUsageClasses = 16'384;
 constexpr std::size_t kJobsAtOnce = 256;
-
-// The files of the page, which contain nothing secret.
-struct PageFile {
-  std::string_view path;
-  std::string_view file;
-  std::string_view type;
-};
-constexpr PageFile kPage[] = {{"/", "live.html", "text/html; charset=utf-8"},
-                              {"/live.js", "live.js", "text/javascript"},
-                              {"/live.css", "live.css", "text/css"},
-                              {"/uplot.js", "uPlot.iife.min.js", "text/javascript"},
-                              {"/uplot.css", "uPlot.min.css", "text/css"}};
 
 constexpr std::string_view kClusterMembers = "/v1/cluster/members/";
 
@@ -396,14 +385,7 @@ void HttpControl::answer(const HttpRequest& request, const Reply& reply) {
 }
 
 bool HttpControl::answer_plain(const HttpRequest& request, bool reads, const Reply& reply) {
-  for (const PageFile& file : kPage) {
-    if (request.path != file.path) continue;
-    if (!reads) return reply(method_response(request.method, "GET, HEAD")), true;
-    const auto text = find_embedded(embedded_files(), file.file);
-    reply(text ? HttpResponse{.body = std::string(*text), .type = std::string(file.type)}
-               : error_response(404, "this build does not include the page"));
-    return true;
-  }
+  if (auto file = page_file(request)) return reply(*std::move(file)), true;
   const bool is_health = request.path == "/healthz" || request.path == "/readyz";
   if (is_health && !reads) return reply(method_response(request.method, "GET, HEAD")), true;
   if (request.path == "/healthz") {

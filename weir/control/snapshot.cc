@@ -12,6 +12,7 @@
 
 #include "weir/classify/nid.h"
 #include "weir/classify/opcode.h"
+#include "weir/control/words.h"
 #include "weir/host/log.h"
 #include "weir/schedule/policy_kinds.h"
 
@@ -292,7 +293,7 @@ std::vector<std::string> notes_of(const Target& target, const serve::Service* se
       notes.push_back(fmt::format(
           "adaptive is off: rule 'default' limits each class without another rule to {} "
           "operations/s; to change it: weir rule change default rate=N",
-          rule.limits().rate_in_force()));
+          count_words(rule.limits().rate_in_force())));
     }
   }
   if (service == nullptr) return notes;

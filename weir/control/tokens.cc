@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "weir/base/quote.h"
+#include "weir/host/files.h"
 
 namespace weir::control {
 namespace {
@@ -85,6 +86,15 @@ Result<std::vector<Token>> parse_tokens(std::string_view file) {
     return fail(std::errc::invalid_argument, "the file", "contains no token",
                 "write one per line: NAME ROLE TOKEN");
   }
+  return tokens;
+}
+
+Result<std::vector<Token>> read_tokens(const std::string& path) {
+  if (path.empty()) return std::vector<Token>{};
+  const auto text = host::read_file(path);
+  if (!text) return tl::unexpected(text.error());
+  auto tokens = parse_tokens(*text);
+  if (!tokens) tokens.error().where = quote(path) + ": " + tokens.error().where;
   return tokens;
 }
 

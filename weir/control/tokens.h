@@ -38,6 +38,9 @@ struct Token {
 // never its token.
 Result<std::vector<Token>> parse_tokens(std::string_view file);
 
+// Those of a file, whose name is in errors; none without a name. Also the errors of reading it.
+Result<std::vector<Token>> read_tokens(const std::string& path);
+
 // The token with this text, or nullptr. Takes the same time for all texts of one length.
 const Token* find_token(const std::vector<Token>& tokens, std::string_view text);
 // Compares in constant time, except for the lengths.
