@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "weir/classify/opcode.h"
+#include "weir/coordinate/target_sink.h"
 
 namespace weir {
 namespace {
@@ -98,29 +99,23 @@ std::optional<std::int64_t> slice_limit(const Limits& limits, bool is_bytes) {
   return rate > 0 ? std::optional(std::int64_t{rate} * kMilli) : std::nullopt;
 }
 
-// Rules may be started, stopped and changed at any time; they are read once per epoch, and
-// by follow().
-void ClusterRules::follow_rules(const RuleView& rules) {
-  rules_.clear();
-  for (const Rule* const rule : rules.rules(Head::kRegular).rules()) {
-    const Limits& limits = rule->limits();
-    if (limits.scope != Scope::kCluster) continue;
-    rules_.push_back({.rule = rule->name(),
-                      .ops = slice_limit(limits, false),
-                      .bytes = slice_limit(limits, true),
-                      .by = rule->by()});
-  }
-}
+ClusterRules::ClusterRules(Target& target, SliceMember& slices, Nanoseconds epoch,
+                           std::string prefix)
+    : own_(std::make_unique<TargetSink>(target)),
+      sink_(*own_),
+      slices_(slices),
+      epoch_(epoch),
+      prefix_(std::move(prefix)) {}
 
 bool ClusterRules::has_room() const { return slices_.open_classes() + 2 <= kVectorMax; }
 
 // The slot of a class. A class without demand gets none.
-ClusterRules::Sliced* ClusterRules::sliced_of(const RuleLimits& rule, const ClassLoad& load,
+ClusterRules::Sliced* ClusterRules::sliced_of(const SlicedRule& rule, const SlicedLoad& load,
                                               Instant now) {
   const ClassId id{rule.rule, load.key};
   auto found = place_of_.find(id);
   if (found == place_of_.end()) {
-    if (!rule.by.empty() && load.waiting == 0) return nullptr;
+    if (!rule.by.empty() && !load.wants_any()) return nullptr;
     if (!has_room()) {
       ++refused_;
       return nullptr;
@@ -147,36 +142,43 @@ ClusterRules::Sliced* ClusterRules::sliced_of(const RuleLimits& rule, const Clas
 
 // The loads of classes, in a reproducible order. A rule that differs between the heads has a class
 // on each: in the cluster they are one. The class of a whole rule exists before its first request.
-std::vector<ClassLoad> ClusterRules::loads_of(const RuleView& rules, Instant now) {
+std::vector<SlicedLoad> ClusterRules::loads(Instant now) {
   const Nanoseconds time =
       measured_at_ == Instant::min()
           ? kMeasureMin
           : std::clamp<Nanoseconds>(now - measured_at_, kMeasureMin, kMeasureMax);
   measured_at_ = now;
-  std::vector<ClassLoad> loads;
+  std::vector<SlicedLoad> loads;
   absl::flat_hash_map<ClassId, std::size_t, ClassIdHash> places;
-  const auto add = [&](const ClassLoad& load) {
+  const auto add = [&](const SlicedLoad& load) {
     const auto [found, is_new] = places.try_emplace(ClassId{load.rule, load.key}, loads.size());
     if (is_new) {
       loads.push_back(load);
     } else {
       loads[found->second] += load;
+      loads[found->second].demand = load.demand;
     }
   };
-  for (const RuleLimits& rule : rules_) {
-    if (rule.by.empty()) add({.rule = rule.rule, .key = Attributes{}.only({})});
+  for (const SlicedRule& rule : rules_) {
+    if (rule.by.empty()) add({{.rule = rule.rule, .key = Attributes{}.only({})}, std::nullopt});
   }
-  for (const ClassLoad& load : rules.cluster_loads(time)) add(load);
+  for (const SlicedLoad& load : sink_.loads(time)) add(load);
   return loads;
 }
 
-void ClusterRules::follow_classes(const RuleView& rules, Instant now) {
-  for (const ClassLoad& load : loads_of(rules, now)) {
+void ClusterRules::follow_classes(Instant now) {
+  for (const SlicedLoad& load : loads(now)) {
     const auto rule = std::find_if(rules_.begin(), rules_.end(),
-                                   [&](const RuleLimits& one) { return one.rule == load.rule; });
+                                   [&](const SlicedRule& one) { return one.rule == load.rule; });
     Sliced* const sliced = rule == rules_.end() ? nullptr : sliced_of(*rule, load, now);
     if (sliced == nullptr) continue;
-    const RuleGauge::Demand demand = sliced->gauge.measure(load, now);
+    SlicedLoad::Demand demand;
+    if (load.demand) {
+      demand = *load.demand;
+    } else {
+      const RuleGauge::Demand measured = sliced->gauge.measure(load, now);
+      demand = {.ops = measured.ops, .bytes = measured.bytes};
+    }
     if (sliced->ops) slices_.set_demand(*sliced->ops, demand.ops);
     if (sliced->bytes) slices_.set_demand(*sliced->bytes, demand.bytes);
     if (demand.ops > 0 || demand.bytes > 0 || sliced->is_whole) sliced->wanted_at = now;
@@ -200,11 +202,10 @@ void ClusterRules::forget_idle(Instant now) {
 }
 
 EpochBytes ClusterRules::ready(Instant now) {
-  rules_.clear();
-  if (const RuleView* const rules = target_.rules(Head::kRegular)) {
-    follow_rules(*rules);
-    follow_classes(*rules, now);
-  }
+  // Rules may be started, stopped and changed at any time; they are read once per epoch, and by
+  // follow().
+  rules_ = sink_.sliced_rules();
+  if (sink_.has_rules()) follow_classes(now);
   forget_idle(now);
   return slices_.demand();
 }
@@ -231,17 +232,16 @@ void ClusterRules::follow(Instant now) {
 }
 
 void ClusterRules::apply(Instant now) {
-  const RuleView* const rules = target_.rules(Head::kRegular);
-  if (rules == nullptr) return;
+  if (!sink_.has_rules()) return;
   std::vector<ClassSlice> slices;
   slices.reserve(rules_.size() + given_back_.size() + classes_.size());
-  const auto cut_off = [&](const RuleLimits& rule) {
+  const auto cut_off = [&](const SlicedRule& rule) {
     Slice slice;
     if (rule.ops) slice.ops = cut_off_rate(*rule.ops);
     if (rule.bytes) slice.bytes = cut_off_rate(*rule.bytes);
     return slice;
   };
-  for (const RuleLimits& rule : rules_) {
+  for (const SlicedRule& rule : rules_) {
     // A rule with one class has its own slice once it has a slot.
     const bool has_place =
         rule.by.empty() && place_of_.contains(ClassId{rule.rule, Attributes{}.only({})});
@@ -256,7 +256,7 @@ void ClusterRules::apply(Instant now) {
     if (one.bytes) slice.bytes = rate_of(*one.bytes, now);
     slices.push_back({one.id.rule, one.is_whole ? std::nullopt : std::optional(one.id.key), slice});
   }
-  target_.set_slices(slices, now);
+  sink_.set_slices(slices, now);
   given_back_.clear();
 }
 

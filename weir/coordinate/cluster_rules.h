@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Rules with scope=cluster on one server: it reports its demand with every epoch and sets the
-// slices that it gets in the scheduler. It is an EpochUse, driven by an EpochParticipant:
+// slices that it gets where requests are paced, in a SliceSink: a Target, or the driver of a Lustre
+// server. It is an EpochUse, driven by an EpochParticipant:
 //
-//   Target --gauges--> SliceMember --Ready--> leader --Start--> SliceMember --set_slices--> Target
+//   sink --gauges--> SliceMember --Ready--> leader --Start--> SliceMember --set_slices--> sink
 //
 // A limit means the same on ten servers as on one: each class of the rule, according to its by=,
 // may pass at the limit on all servers together. `jobid={a.*} rate=1000 scope=cluster` gives every
@@ -17,11 +18,12 @@
 // Classes without demand for a while release their slot. A class without a slot or without a valid
 // slice runs at limit / (10 x members), also before the first epoch. Call follow() when rules or
 // the number of members have changed, before anything else is scheduled, and apply() at
-// next_apply(). REQUIRES: a policy with rules on the regular head, and RuleOptions::in_cluster;
-// under other policies there are no rules and no demand. Time is an argument. One owner, no locks.
+// next_apply(). REQUIRES of a Target: a policy with rules on the regular head, and
+// RuleOptions::in_cluster; under other policies there are no rules and no demand. Time is an argument. One owner, no locks.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -35,6 +37,7 @@
 #include "weir/classify/limits.h"
 #include "weir/coordinate/participant.h"
 #include "weir/coordinate/rule_gauge.h"
+#include "weir/coordinate/slice_sink.h"
 #include "weir/coordinate/slices.h"
 #include "weir/target/target.h"
 
@@ -42,18 +45,18 @@ namespace weir {
 
 // The name of the limit of a class: "each/ops" for "each/ops:dd.0". For SliceLeader::LimitOf.
 std::string_view limit_name(std::string_view slice_name);
-// The limit in kMilli; none if the rule has no such limit, or is not a rule of the cluster.
-std::optional<std::int64_t> slice_limit(const Limits& limits, bool is_bytes);
 
 class ClusterRules final : public EpochUse {
  public:
   // A class without demand for this time has no slot.
   static constexpr Nanoseconds kIdleTime = std::chrono::seconds{2};
 
-  // REQUIRES: Target and slices outlive it. `prefix` precedes the names of its classes, to
-  // distinguish the rules of several Targets.
-  ClusterRules(Target& target, SliceMember& slices, Nanoseconds epoch, std::string prefix = {})
-      : target_(target), slices_(slices), epoch_(epoch), prefix_(std::move(prefix)) {}
+  // REQUIRES: sink and slices outlive it. `prefix` precedes the names of its classes, to
+  // distinguish the rules of several sinks.
+  ClusterRules(SliceSink& sink, SliceMember& slices, Nanoseconds epoch, std::string prefix = {})
+      : sink_(sink), slices_(slices), epoch_(epoch), prefix_(std::move(prefix)) {}
+  // REQUIRES: the Target outlives it too.
+  ClusterRules(Target& target, SliceMember& slices, Nanoseconds epoch, std::string prefix = {});
 
   EpochBytes ready(Instant now) override;
   void called(Instant now) override { apply(now); }
@@ -91,27 +94,21 @@ class ClusterRules final : public EpochUse {
     bool is_whole = false;   // the class is the whole rule
     bool is_listed = false;  // in this epoch
   };
-  struct RuleLimits {
-    std::string rule;
-    std::optional<std::int64_t> ops;  // in kMilli
-    std::optional<std::int64_t> bytes;
-    FieldSet by;
-  };
 
-  void follow_rules(const RuleView& rules);
-  void follow_classes(const RuleView& rules, Instant now);
-  Sliced* sliced_of(const RuleLimits& rule, const ClassLoad& load, Instant now);
+  void follow_classes(Instant now);
+  Sliced* sliced_of(const SlicedRule& rule, const SlicedLoad& load, Instant now);
   bool has_room() const;
-  std::vector<ClassLoad> loads_of(const RuleView& rules, Instant now);
+  std::vector<SlicedLoad> loads(Instant now);
   void forget_idle(Instant now);
   Rate rate_of(SliceMember::ClassIndex index, Instant now) const;
   Rate cut_off_rate(std::int64_t limit) const;
 
-  Target& target_;
+  const std::unique_ptr<SliceSink> own_;  // of a Target
+  SliceSink& sink_;
   SliceMember& slices_;
   Nanoseconds epoch_;
   std::string prefix_;
-  std::vector<RuleLimits> rules_;
+  std::vector<SlicedRule> rules_;
   std::vector<Sliced> classes_;  // in order of arrival
   absl::flat_hash_map<ClassId, std::size_t, ClassIdHash> place_of_;
   std::vector<ClassId> given_back_;  // slots released since the last apply()

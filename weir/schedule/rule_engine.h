@@ -26,6 +26,7 @@
 #include "weir/classify/nid.h"
 #include "weir/pace/token_bucket.h"
 #include "weir/schedule/rule_view.h"
+#include "weir/schedule/slice.h"
 
 namespace weir {
 
@@ -72,18 +73,6 @@ struct NodeReport {
 
 // Reservations are scaled by a number of billionths: few, if clients invent many classes.
 inline constexpr std::uint32_t kReserveScaleOne = 1'000'000'000;
-
-// The amount of a rule with scope=cluster that this server may use.
-struct Slice {
-  std::optional<Rate> ops;  // none: as in the rule, or the minimum rate in a cluster
-  std::optional<Rate> bytes;
-  bool operator==(const Slice&) const = default;
-};
-struct ClassSlice {
-  std::string_view rule;
-  std::optional<Attributes> key;  // of the class; none: all classes without their own slice
-  Slice slice;
-};
 
 class RuleEngine : public RuleView {
  public:
