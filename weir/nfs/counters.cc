@@ -20,7 +20,7 @@ std::vector<serve::ProtocolCount> counts_of(const Counters& counters, const std:
       {"weir_nfs_recalls_total", "Delegations that the server asked for.", name, counters.recalls},
       {"weir_nfs_replies_unmatched_total", "Replies to no known call.", name,
        counters.replies_unmatched},
-      {"weir_nfs_slots_given_up_total", "Calls that the server has not answered for 30 s.", name,
+      {"weir_nfs_slots_given_up_total", "Calls that hang in the server.", name,
        counters.slots_given_up},
       {"weir_nfs_tls_refused_total", "Probes for TLS that were refused.", name,
        counters.tls_refused},

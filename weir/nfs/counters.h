@@ -28,7 +28,7 @@ struct Counters {
   Count duplicates_forwarded = 0;
   Count callbacks = 0;
   Count replies_unmatched = 0;
-  Count slots_given_up = 0;  // of calls that the server has not answered for kLate
+  Count slots_given_up = 0;  // of calls that hang in the server
   Count tls_refused = 0;
   Count tls_passed = 0;          // connections
   Count server_unreachable = 0;  // connections that ended for this reason
