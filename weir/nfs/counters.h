@@ -23,7 +23,7 @@ struct Counters {
   Count calls = 0;               // of clients, callbacks not included
   Count free = 0;                // of them, neither charged nor queued
   Count exempt = 0;              // charged, not queued
-  Count delayed = 0;             // answered NFS4ERR_DELAY
+  Count delayed = 0;             // answered NFS4ERR_DELAY or NFS3ERR_JUKEBOX
   Count duplicates_dropped = 0;  // of a call that was parked
   Count duplicates_forwarded = 0;
   Count callbacks = 0;

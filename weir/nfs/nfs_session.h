@@ -162,6 +162,8 @@ class NfsSession final : public serve::Session {
   bool must_delay(const Call& call, const IoRequest& request, HeldCall& held);
   void delay(const MessageView& message, const Call& call, HeldCall& held);
   void refuse_due(Instant until);
+  bool may_answer(const Call& call) const;
+  void answer_later(const Call& call, HeldCall& held);
   void refuse_tls(const Call& call);
   Event next_opaque(Input& in, IoRequest& request);
   void perform_opaque(const IoRequest& request);

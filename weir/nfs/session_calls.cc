@@ -222,6 +222,7 @@ void NfsSession::fill(const Call& call, IoRequest& request) {
 }
 
 bool NfsSession::must_delay(const Call& call, const IoRequest& request, HeldCall& held) {
+  if (may_answer(call)) return port_.expected_wait(request) > gateway_.wait_max();
   if (!can_cut(call)) return false;
   ParkedCall parked{.uid = request.attributes.uid, .kind = call.kind, .since = port_.now()};
   std::ranges::copy(call.compound->slot->session_id, parked.session.begin());
@@ -237,6 +238,7 @@ bool NfsSession::must_delay(const Call& call, const IoRequest& request, HeldCall
 // again 0.1 s after its refusal, so the refusal may have to wait.
 void NfsSession::delay(const MessageView& message, const Call& call, HeldCall& held) {
   ++gateway_.counters().delayed;
+  if (may_answer(call)) return answer_later(call, held);
   std::array<std::byte, kAnswerMax> buffer;
   const Bytes record = cut_call(buffer, message, call);
   held.is_cut = true;
@@ -254,6 +256,21 @@ void NfsSession::delay(const MessageView& message, const Call& call, HeldCall& h
     }
   }
   send(held);
+}
+
+// Whether an option allows an answer without the server.
+bool NfsSession::may_answer(const Call& call) const {
+  const serve::NfsOptions& options = gateway_.options();
+  return (options.delays_v3 && can_jukebox(call)) || (options.delays_v40 && can_delay(call));
+}
+
+void NfsSession::answer_later(const Call& call, HeldCall& held) {
+  std::array<std::byte, kAnswerMax> buffer;
+  to_client_.append(call.v3 ? jukebox_reply(buffer, call) : delay_reply(buffer, call));
+  held_ -= held.size();
+  calls_.erase(call.header.xid);
+  account_replies();
+  port_.transfer();
 }
 
 // Sends those that are due.

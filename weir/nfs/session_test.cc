@@ -480,6 +480,63 @@ std::string write4(std::uint32_t xid, std::size_t bytes) {
   return writer.call(xid, 1000).record();
 }
 
+struct DelayingSessionTest : NfsSessionTest {
+  DelayingSessionTest() : NfsSessionTest(options()) {
+    port_.wait = gateway_.wait_max() + seconds{1};
+  }
+  static serve::NfsOptions options() {
+    serve::NfsOptions options;
+    options.delays_v3 = options.delays_v40 = true;
+    return options;
+  }
+  // A reply without attributes, which has this many words after its status.
+  static std::string jukebox(std::uint32_t xid, std::size_t words) {
+    return success_header(xid).u32(kJukebox).zeros(4 * words).record();
+  }
+};
+
+TEST_F(DelayingSessionTest, AnswersEveryProcedureOfVersion3WithoutTheServer) {
+  for (std::uint32_t number = 1; number <= 21; ++number) {
+    const Procedure3& procedure = *find_procedure3(kNfsProgram, number);
+    feed(sys_call(number, kNfsVersion3, number, 1000).opaque("handle").zeros(64).record());
+    EXPECT_EQ(to_client(), jukebox(number, procedure.failure_words)) << number;
+  }
+  EXPECT_EQ(gateway_.counters().delayed, 21U);
+  EXPECT_EQ(to_server(), "");
+  EXPECT_TRUE(queued_.empty());
+  EXPECT_EQ(port_.held, 0U);
+  feed(get_attributes(1));
+  EXPECT_EQ(to_client(), jukebox(1, 0)) << "the xid is free again";
+}
+
+TEST_F(DelayingSessionTest, ALongWriteIsAnsweredAndItsPayloadIsLeftOut) {
+  feed_pieces(write_file(1, 200'000) + read_file(2, 4096));
+  EXPECT_EQ(to_client(), jukebox(1, 2) + jukebox(2, 1));
+  EXPECT_EQ(to_server(), "");
+}
+
+TEST_F(DelayingSessionTest, AnswersVersion40ButNotWhatReleases) {
+  CompoundWriter look(0);
+  look.put_handle("handle");
+  look.op(Op::kGetAttr).u32(1).u32(1);
+  feed(look.call(1, 1000).record());
+  CompoundWriter later(0);
+  later.result(Op::kPutFh, kDelay);
+  EXPECT_EQ(to_client(), later.reply(1, kDelay).record());
+  CompoundWriter close(0);
+  close.put_handle("handle");
+  close.op(Op::kClose).zeros(20);
+  feed(close.call(2, 1000).record());
+  EXPECT_EQ(to_server(), close.call(2, 1000).record());
+  EXPECT_EQ(gateway_.counters().delayed, 1U);
+}
+
+TEST_F(DelayingSessionTest, CallsThatMayWaitAreQueued) {
+  port_.wait = gateway_.wait_max();
+  feed(get_attributes(1));
+  EXPECT_EQ(queued_.size(), 1U);
+}
+
 TEST_F(NfsSessionTest, AWriteIsRefusedLastAndItsPayloadIsLeftOut) {
   port_.wait = seconds{1};
   for (std::uint32_t xid = 0; xid < 50; ++xid) {
