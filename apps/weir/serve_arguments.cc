@@ -200,6 +200,8 @@ void add_nfs_arguments(const NfsArguments& arguments, serve::ServeOptions& optio
       throw Failure{Exit::kUsage, "--max-wait: expected from 100ms to 30s"};
     }
   }
+  gateway.delays_v3 = arguments.delays_v3;
+  gateway.delays_v40 = arguments.delays_v40;
   add_relay_arguments(arguments, gateway);
   gateway.passes_tls = arguments.rpc_tls == "pass";
   if (!arguments.source.empty()) {
@@ -487,6 +489,9 @@ void add_nfs_options(CLI::App& command, ServeArguments& arguments) {
                   "Answer calls of NFS 4.1 and later that would wait for longer than TIME with "
                   "NFS4ERR_DELAY (default 10s)")
       ->type_name("TIME");
+  command.add_flag("--delay-v3", nfs.delays_v3,
+                   "Answer such calls of NFS 3 too, with NFS3ERR_JUKEBOX");
+  command.add_flag("--delay-v40", nfs.delays_v40, "Answer such calls of NFS 4.0 too");
   add_relay_options(command, nfs);
   add_slurm_options(command, arguments);
   command

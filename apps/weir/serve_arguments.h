@@ -29,6 +29,8 @@ struct NfsArguments {
   std::string lock_port;
   std::string status_port;
   std::string portmap_port;
+  bool delays_v3 = false;
+  bool delays_v40 = false;
   std::string rpc_tls;
   std::string source;
   bool sends_proxy = false;

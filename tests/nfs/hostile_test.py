@@ -377,6 +377,19 @@ class Servers(Hostile):
         self.assertEqual(waiting.reply()[0], 600)
         self.is_well()
 
+    def test_a_server_that_never_answers_one_client(self):
+        """Which has more calls than there are slots; the log names it."""
+        def answer(_, message):
+            return None if struct.pack(">I", 1000) in message[24:64] else rpc.reply(xid_of(message))
+
+        self.start("--adaptive", "off", answer=answer)
+        client = self.connect()
+        client.send(*(rpc.getattr3(xid, b"handle") for xid in range(2000)))
+        self.stub.wait(lambda: len(self.stub.calls) >= 256)
+        for _ in range(5):
+            self.is_well()
+        self.gateway.await_log("has answered none of its")
+
     def test_reclaims_after_a_restart_pass_a_full_queue(self):
         self.start(*ONE_PER_SECOND)
         client = self.connect()

@@ -62,7 +62,8 @@ const std::array<Part, 13>& parts() {
         "block_min", "block_preferred", "block_max"}},
       {"nfs",
        {"name", "listen", "server", "service", "max_wait", "mount_port", "lock_port", "status_port",
-        "portmap_port", "rpc_tls", "source", "send_proxy", "accept_proxy", "export_handles"}},
+        "portmap_port", "delay_v3", "delay_v40", "rpc_tls", "source", "send_proxy", "accept_proxy",
+        "export_handles"}},
   }};
   return parts;
 }
@@ -768,6 +769,8 @@ void read_nfs(const TomlTable& table, ServeOptions& options) {
   gateway.service = service_name(table, options);
   gateway.max_wait =
       table.time("max_wait", gateway.max_wait, NfsOptions::kMaxWaitMin, NfsOptions::kMaxWaitMax);
+  gateway.delays_v3 = table.flag("delay_v3", false);
+  gateway.delays_v40 = table.flag("delay_v40", false);
   read_relays(table, gateway);
   const std::string tls = table.text("rpc_tls", "refuse");
   gateway.passes_tls = tls == "pass";

@@ -141,6 +141,8 @@ listen = ["10.0.0.1", ":2050"]
 server = "nfs.example.org:2049"
 service = "home"
 max_wait = "5s"
+delay_v3 = true
+delay_v40 = true
 source = "reserved"
 mount_port = "20048"
 lock_port = "0:4045"
@@ -300,6 +302,7 @@ TEST(ServeConfig, AGatewayNeedsAServerAndAnAddress) {
   EXPECT_EQ(options.nfs[0].source, serve::SourceMode::kReserved);
   EXPECT_TRUE(options.nfs[0].sends_proxy);
   EXPECT_TRUE(options.nfs[0].passes_tls);
+  EXPECT_TRUE(options.nfs[0].delays_v3 && options.nfs[0].delays_v40);
   EXPECT_EQ(options.nfs[0].mount, (serve::RelayPorts{20048, 20048}));
   EXPECT_EQ(options.nfs[0].lock, (serve::RelayPorts{0, 4045}));
   ASSERT_EQ(options.nfs[0].export_handles.size(), 2U);

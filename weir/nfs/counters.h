@@ -23,12 +23,12 @@ struct Counters {
   Count calls = 0;               // of clients, callbacks not included
   Count free = 0;                // of them, neither charged nor queued
   Count exempt = 0;              // charged, not queued
-  Count delayed = 0;             // answered NFS4ERR_DELAY
+  Count delayed = 0;             // answered NFS4ERR_DELAY or NFS3ERR_JUKEBOX
   Count duplicates_dropped = 0;  // of a call that was parked
   Count duplicates_forwarded = 0;
   Count callbacks = 0;
   Count replies_unmatched = 0;
-  Count slots_given_up = 0;  // of calls that the server has not answered for kLate
+  Count slots_given_up = 0;  // of calls that hang in the server
   Count tls_refused = 0;
   Count tls_passed = 0;          // connections
   Count server_unreachable = 0;  // connections that ended for this reason

@@ -56,8 +56,9 @@ class FakePort final : public serve::SessionPort {
     connected_to = server.text;
     source = source_of_it;
   }
+  bool has_room(std::size_t bytes) const override { return held + bytes <= memory; }
   bool hold(std::size_t bytes) override {
-    if (held + bytes > memory) return false;
+    if (!has_room(bytes)) return false;
     held += bytes;
     return true;
   }

@@ -8,9 +8,11 @@
 
 #include <netdb.h>
 
+#include "weir/base/assert.h"
 #include "weir/base/hash.h"
 #include "weir/base/quote.h"
 #include "weir/nfs/call_class.h"
+#include "weir/nfs/codec/record.h"
 
 namespace weir::nfs {
 namespace {
@@ -104,7 +106,7 @@ Gateway::SessionSlots* Gateway::slots_of(const SessionId& session) {
   if (sessions_.size() >= kSessionsMax) {
     // Searched once; then again only when one of them has become idle.
     if (!are_all_busy_) {
-      absl::erase_if(sessions_, [](const auto& one) { return one.second.parked == 0; });
+      absl::erase_if(sessions_, [](const auto& one) { return one.second.is_idle(); });
     }
     are_all_busy_ = sessions_.size() >= kSessionsMax;
     if (are_all_busy_) return nullptr;
@@ -116,45 +118,82 @@ void Gateway::set_slots(const SessionId& session, std::uint32_t slots) {
   const host::MutexLock lock(mutex_);
   SessionSlots* const known = slots_of(session);
   if (known == nullptr) return;
-  known->slots = std::max(slots, 1U);
+  known->created = slots;
   known->is_learned = true;
 }
 
-bool Gateway::park(const SessionId& session, std::uint32_t uid, OperationKind kind) {
+void Gateway::set_highest_slot(const SessionId& session, std::uint32_t slot) {
   const host::MutexLock lock(mutex_);
-  SessionSlots* const slots = slots_of(session);
-  if (slots == nullptr) return false;
-  const auto found = slots->by_user.find(uid);
-  const std::uint32_t own = found == slots->by_user.end() ? 0 : found->second;
-  const std::uint32_t quarter = std::max(slots->slots / 4, 1U);
-  const std::uint32_t spare = std::max(quarter, kSlotsForOthers);
-  const std::uint32_t writes_max = slots->slots > spare ? slots->slots - spare : 1;
-  const bool fits = kind == OperationKind::kWrite
-                        ? slots->parked < writes_max
-                        : own < quarter && slots->parked < std::max(slots->slots / 2, 1U);
-  if (!fits) return false;
-  ++slots->by_user[uid];
-  ++slots->parked;
-  return true;
+  SessionSlots* const known = slots_of(session);
+  if (known == nullptr) return;
+  known->wanted = slot + std::uint32_t{slot < ~std::uint32_t{0}};
+  known->is_learned = true;
 }
 
-void Gateway::unpark(const SessionId& session, std::uint32_t uid) {
+bool Gateway::SessionSlots::has_slot_for(std::uint32_t own, OperationKind kind) const {
+  const std::uint32_t quarter = std::max(slots() / 4, 1U);
+  if (kind != OperationKind::kWrite) return own < quarter && waiting < std::max(slots() / 2, 1U);
+  const std::uint32_t spare = std::max(quarter, kSlotsForOthers);
+  return waiting < (slots() > spare ? slots() - spare : 1);
+}
+
+Parking Gateway::park(ParkedCall& call, Nanoseconds expected) {
   const host::MutexLock lock(mutex_);
-  const auto found = sessions_.find(key_of(session));
-  if (found == sessions_.end()) return;
+  SessionSlots* const slots = slots_of(call.session);
+  if (slots == nullptr) {
+    return expected > Nanoseconds{0} ? Parking::kRefused : Parking::kNotCounted;
+  }
+  const auto found = slots->by_user.find(call.uid);
+  Nanoseconds wait = expected;
+  std::uint32_t own = 0;
+  if (found != slots->by_user.end()) {
+    own = found->second.parked;
+    const Nanoseconds seen = std::max(found->second.last_wait, call.since - found->second.moved_at);
+    if (seen >= kLongWait) wait = std::max(wait, seen);
+  }
+  if (wait > wait_max()) return Parking::kRefused;
+  call.waits = wait > Nanoseconds{0};
+  const bool may_wait = call.has_memory && slots->has_slot_for(own, call.kind);
+  if (call.waits && !may_wait) return Parking::kRefused;
+  UserCalls& calls = slots->by_user[call.uid];
+  if (calls.parked++ == 0) calls.moved_at = call.since;
+  if (call.waits) ++slots->waiting;
+  return Parking::kParked;
+}
+
+void Gateway::unpark(const ParkedCall& call, Instant now) {
+  const host::MutexLock lock(mutex_);
+  const auto found = sessions_.find(key_of(call.session));
+  WEIR_ASSERT(found != sessions_.end());
   SessionSlots& slots = found->second;
-  const auto own = slots.by_user.find(uid);
-  if (own == slots.by_user.end()) return;
-  if (--own->second == 0) slots.by_user.erase(own);
-  if (--slots.parked > 0) return;
+  const auto own = slots.by_user.find(call.uid);
+  WEIR_ASSERT(own != slots.by_user.end(), call.uid);
+  own->second.last_wait = now - call.since;
+  own->second.moved_at = now;
+  if (--own->second.parked == 0) slots.by_user.erase(own);
+  if (call.waits) --slots.waiting;
+  if (!slots.is_idle()) return;
   are_all_busy_ = false;
   if (!slots.is_learned) sessions_.erase(found);
 }
 
-std::uint32_t Gateway::parked(const SessionId& session) const {
+Instant Gateway::refuse_write_at(const SessionId& session, std::uint64_t bytes, Instant now) {
+  const host::MutexLock lock(mutex_);
+  SessionSlots* const slots = slots_of(session);
+  if (slots == nullptr) return now;
+  const Instant at = std::clamp(slots->next_refusal, now, now + wait_max());
+  constexpr std::uint64_t kSecond = 1'000'000'000;
+  static_assert(kRecordMaxLimit < ~std::uint64_t{0} / kSecond);
+  const std::uint64_t ns =
+      std::min<std::uint64_t>(bytes, kRecordMaxLimit) * kSecond / kRefusedWrites;
+  slots->next_refusal = at + Nanoseconds{static_cast<std::int64_t>(ns)};
+  return at;
+}
+
+std::uint32_t Gateway::waiting(const SessionId& session) const {
   const host::MutexLock lock(mutex_);
   const auto found = sessions_.find(key_of(session));
-  return found == sessions_.end() ? 0 : found->second.parked;
+  return found == sessions_.end() ? 0 : found->second.waiting;
 }
 
 std::size_t Gateway::session_count() const {

@@ -5,7 +5,8 @@
 //
 //   sessions    of NFS 4.1 and later: how many slots they have and how many hold a parked call.
 //               One session serves all users of a mount, so the calls that one user has parked must
-//               leave slots to the others: see park()
+//               leave slots to the others: see park(). A refused write is sent again with its
+//               payload, so refusals of writes are spread: see refuse_write_at()
 //   jobs        which job runs on which client, from Slurm
 //   exports     which export a file belongs to, by its file handle
 //   recalls     files whose delegation the server recalls from a client: calls on them do not wait
@@ -21,6 +22,7 @@
 // Thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -56,6 +58,22 @@ Result<serve::ServerAddress> find_server(const std::string& text);
 
 using SessionId = std::array<std::byte, kSessionIdBytes>;
 
+// A call of a session that is about to be queued.
+struct ParkedCall {
+  SessionId session{};
+  std::uint32_t uid = 0;
+  OperationKind kind = OperationKind::kOther;
+  Instant since;
+  bool has_memory = true;  // for its payload
+  bool waits = false;      // by its limit, or because earlier calls of its user do
+};
+
+enum class Parking : std::uint8_t {
+  kRefused,     // it would take a slot that others need, or wait for too long
+  kParked,      // counted until unpark()
+  kNotCounted,  // there are too many sessions; it does not wait
+};
+
 class Gateway {
  public:
   static constexpr std::size_t kSessionsMax = 16'384;
@@ -64,6 +82,11 @@ class Gateway {
   static constexpr std::size_t kMarksMax = 65'536;
   static constexpr std::uint32_t kSlotsUnknown = 64;  // what Linux asks for
   static constexpr Nanoseconds kLeaseUnknown = std::chrono::seconds{90};
+  // Slots of calls that wait for less are free again soon enough, whatever their number.
+  static constexpr Nanoseconds kLongWait = std::chrono::milliseconds{20};
+  // Payload of refused writes of a session, a second: each refusal brings it back. A mount whose
+  // slots are all taken by writes of 1 MiB gets one back each 83 ms.
+  static constexpr std::uint64_t kRefusedWrites = std::uint64_t{12} << 20;
 
   Gateway(serve::NfsOptions options, serve::ServerAddress server)
       : options_(std::move(options)),
@@ -75,19 +98,30 @@ class Gateway {
   Counters& counters() { return counters_; }
   serve::SourcePorts& source_ports() { return source_ports_; }
 
+  // The server has sent something to one of the clients.
+  void heard(Instant now) { heard_at_.store(now, std::memory_order_relaxed); }
+  Instant heard_at() const { return heard_at_.load(std::memory_order_relaxed); }
+
   void set_lease(Nanoseconds lease) { lease_ = lease; }
   Nanoseconds lease() const { return lease_; }
   // How long a call of a session may wait: max_wait, but never more than a third of a lease.
   Nanoseconds wait_max() const { return std::min(options_.max_wait, lease() / 3); }
 
+  // What CREATE_SESSION returned, and the highest slot that SEQUENCE last asked the client to use.
   void set_slots(const SessionId& session, std::uint32_t slots);
-  // Counts a call that is about to wait. False if too many calls of its session wait: those of one
-  // user may take a quarter of the slots, those of all users half. A refused WRITE sends its
-  // payload again every 0.1 s, so writes may take all but a quarter of the slots (8 at least).
-  bool park(const SessionId& session, std::uint32_t uid, OperationKind kind);
-  // The call no longer waits.
-  void unpark(const SessionId& session, std::uint32_t uid);
-  std::uint32_t parked(const SessionId& session) const;
+  void set_highest_slot(const SessionId& session, std::uint32_t slot);
+  // Counts a call that is about to be queued and would wait for `expected` at least; longer if
+  // earlier calls of its user in the session have waited longer. Refused if that exceeds
+  // wait_max(), or if it waits and there is no memory for it or too many calls of the session
+  // do: those of one user may take a quarter of the slots, those of all users half. A refused WRITE
+  // sends its payload again, so writes may take all but a quarter of the slots (8 at least).
+  Parking park(ParkedCall& call, Nanoseconds expected);
+  // REQUIRES: it was parked. It no longer waits.
+  void unpark(const ParkedCall& call, Instant now);
+  // When to refuse a write with this payload.
+  Instant refuse_write_at(const SessionId& session, std::uint64_t bytes, Instant now);
+  // Calls of the session that wait.
+  std::uint32_t waiting(const SessionId& session) const;
   std::size_t session_count() const;
 
   void recall(const Nid& client, Bytes file_handle, Instant until);
@@ -120,11 +154,22 @@ class Gateway {
   std::optional<Nid> other_user(Bytes client_owner, const Nid& client);
 
  private:
-  struct SessionSlots {
-    std::uint32_t slots = kSlotsUnknown;
+  struct UserCalls {
     std::uint32_t parked = 0;
-    bool is_learned = false;  // the server has reported its slots
-    absl::flat_hash_map<std::uint32_t, std::uint32_t> by_user;
+    Nanoseconds last_wait{0};  // of the last one that has left the queue
+    Instant moved_at;          // when it left, or when the first one was parked
+  };
+  struct SessionSlots {
+    std::uint32_t created = kSlotsUnknown;
+    std::uint32_t wanted = ~std::uint32_t{0};  // of the server, by its last SEQUENCE
+    std::uint32_t waiting = 0;                 // parked calls that wait
+    bool is_learned = false;                   // the server has reported its slots
+    Instant next_refusal;                      // of a write
+    absl::flat_hash_map<std::uint32_t, UserCalls> by_user;
+
+    std::uint32_t slots() const { return std::max(std::min(created, wanted), 1U); }
+    bool is_idle() const { return by_user.empty(); }
+    bool has_slot_for(std::uint32_t own, OperationKind kind) const;
   };
   // Two words of it are faster to hash than 16 bytes.
   using SessionKey = std::pair<std::uint64_t, std::uint64_t>;
@@ -144,6 +189,7 @@ class Gateway {
   const serve::ServerAddress server_;
   Counters counters_;
   serve::SourcePorts source_ports_;
+  std::atomic<Instant> heard_at_ = Instant{};
   std::atomic<Nanoseconds> lease_ = kLeaseUnknown;
   // Read for each call, so that most need no lock.
   std::atomic<std::size_t> recall_count_ = 0;

@@ -27,50 +27,67 @@ class GatewayTest : public testing::Test {
     return {.low = number, .net = NetType::kTcp, .family = AddressFamily::kIpv4};
   }
 
+  // Of a read that has to wait.
+  bool park(const SessionId& id, std::uint32_t uid) {
+    ParkedCall call = of(id, uid);
+    return gateway_.park(call, std::chrono::seconds{1}) == Parking::kParked;
+  }
+  void unpark(const SessionId& id, std::uint32_t uid) {
+    ParkedCall call = of(id, uid);
+    call.waits = true;
+    gateway_.unpark(call, kNow);
+  }
+  static ParkedCall of(const SessionId& id, std::uint32_t uid) {
+    return {.session = id, .uid = uid, .kind = OperationKind::kRead, .since = kNow};
+  }
+
+  static constexpr Instant kNow{std::chrono::seconds{1000}};
   Gateway gateway_;
 };
 
 TEST_F(GatewayTest, AnInventedSessionIsForgottenWithItsLastCall) {
   for (std::uint64_t i = 0; i < 1000; ++i) {
-    ASSERT_TRUE(gateway_.park(session(i), 1, OperationKind::kRead));
-    gateway_.unpark(session(i), 1);
+    ASSERT_TRUE(park(session(i), 1));
+    unpark(session(i), 1);
   }
   EXPECT_EQ(gateway_.session_count(), 0U);
-  ASSERT_TRUE(gateway_.park(session(1), 1, OperationKind::kRead));
-  ASSERT_TRUE(gateway_.park(session(1), 2, OperationKind::kRead));
-  gateway_.unpark(session(1), 1);
+  ASSERT_TRUE(park(session(1), 1));
+  ASSERT_TRUE(park(session(1), 2));
+  unpark(session(1), 1);
   EXPECT_EQ(gateway_.session_count(), 1U);
-  EXPECT_EQ(gateway_.parked(session(1)), 1U);
+  EXPECT_EQ(gateway_.waiting(session(1)), 1U);
 }
 
 TEST_F(GatewayTest, ManyInventedSessionsDoNotMakeItForgetARealOne) {
   gateway_.set_slots(session(0), 8);
   for (std::uint64_t i = 1; i <= Gateway::kSessionsMax; ++i) {
-    gateway_.park(session(i), 1, OperationKind::kRead);
-    gateway_.unpark(session(i), 1);
+    park(session(i), 1);
+    unpark(session(i), 1);
   }
-  for (int i = 0; i < 2; ++i) EXPECT_TRUE(gateway_.park(session(0), 1, OperationKind::kRead));
-  EXPECT_FALSE(gateway_.park(session(0), 1, OperationKind::kRead)) << "a quarter of 8, not of 64";
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(park(session(0), 1));
+  EXPECT_FALSE(park(session(0), 1)) << "a quarter of 8, not of 64";
 }
 
 TEST_F(GatewayTest, CallsOfSessionsBeyondTheBoundAreNotParked) {
   for (std::uint64_t i = 0; i < Gateway::kSessionsMax; ++i) {
-    ASSERT_TRUE(gateway_.park(session(i), 1, OperationKind::kRead));
+    ASSERT_TRUE(park(session(i), 1));
   }
   const SessionId another = session(Gateway::kSessionsMax);
   for (int i = 0; i < 1000; ++i) {
-    EXPECT_FALSE(gateway_.park(another, 1, OperationKind::kRead));
+    EXPECT_FALSE(park(another, 1));
   }
+  ParkedCall free = of(another, 1);
+  EXPECT_EQ(gateway_.park(free, Nanoseconds{0}), Parking::kNotCounted) << "it does not wait";
   gateway_.set_slots(another, 8);
   EXPECT_EQ(gateway_.session_count(), Gateway::kSessionsMax);
-  EXPECT_TRUE(gateway_.park(session(5), 1, OperationKind::kRead)) << "those that it knows are";
-  gateway_.unpark(session(7), 1);
-  EXPECT_TRUE(gateway_.park(another, 1, OperationKind::kRead));
+  EXPECT_TRUE(park(session(5), 1)) << "those that it knows are";
+  unpark(session(7), 1);
+  EXPECT_TRUE(park(another, 1));
 }
 
 TEST_F(GatewayTest, IdleSessionsMakeRoomForNewOnes) {
   for (std::uint64_t i = 0; i < Gateway::kSessionsMax; ++i) gateway_.set_slots(session(i), 64);
-  EXPECT_TRUE(gateway_.park(session(Gateway::kSessionsMax), 1, OperationKind::kRead));
+  EXPECT_TRUE(park(session(Gateway::kSessionsMax), 1));
   EXPECT_EQ(gateway_.session_count(), 1U);
 }
 
@@ -113,10 +130,10 @@ TEST_F(GatewayTest, LoopsShareItsSlotsAndItsMemory) {
       const std::array handle{std::byte(i)};
       for (int round = 0; round < kRounds; ++round) {
         const auto number = static_cast<std::uint64_t>(round);
-        if (gateway_.park(session(1), i, OperationKind::kRead)) {
+        if (park(session(1), i)) {
           EXPECT_LE(++parked, kSlots / 2);
           --parked;
-          gateway_.unpark(session(1), i);
+          unpark(session(1), i);
         }
         gateway_.set_lease(std::chrono::seconds{10 + i});
         is_new += gateway_.mark(Gateway::Mark::kTls, client(number));
@@ -132,7 +149,7 @@ TEST_F(GatewayTest, LoopsShareItsSlotsAndItsMemory) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(is_new, kRounds) << "one thread marks each";
-  EXPECT_EQ(gateway_.parked(session(1)), 0U);
+  EXPECT_EQ(gateway_.waiting(session(1)), 0U);
   EXPECT_EQ(gateway_.session_count(), 1U);
   EXPECT_EQ(gateway_.counters().recalls, kThreads * kRounds);
 }

@@ -38,7 +38,9 @@ using serve::SessionPort;
 // A reply that may have to be mended is collected completely.
 inline constexpr std::size_t kReplyWholeMax = std::size_t{4} << 10;
 inline constexpr std::size_t kReplyHeadBytes = std::size_t{1} << 10;
-inline constexpr Nanoseconds kWatchEvery = std::chrono::seconds{10};
+inline constexpr Nanoseconds kWatchEvery = std::chrono::seconds{1};
+// Room that a parked write leaves for calls behind it.
+inline constexpr std::size_t kRoomForOthers = std::size_t{1} << 20;
 // Unanswered MNT calls whose paths are kept, to learn exports: too few to be charged.
 inline constexpr std::size_t kMountsMax = 8;
 
@@ -77,26 +79,25 @@ class Head {
 // A call from its arrival to its reply.
 struct HeldCall {
   enum class State : std::uint8_t {
-    kQueued,  // in the Target
-    kReady,   // its turn has come, and another message is being forwarded
+    kQueued,   // in the Target
+    kReady,    // its turn has come, and another message is being forwarded
+    kRefused,  // cut, and kept until its turn
     kSent,
-  };
-  struct Parked {
-    SessionId session;
-    std::uint32_t uid;
   };
 
   PendingCall pending;
   State state = State::kQueued;
   bool is_gss = false;
   bool is_tls_probe = false;
+  bool is_cut = false;
   std::uint32_t copies = 1;      // sent to the server
   std::uint64_t request_id = 0;  // while it holds a slot of the Target
   std::uint64_t digest = 0;
   Instant sent_at;
   std::optional<std::uint32_t> length;  // of the message, once it is known
-  std::optional<Parked> parked;
-  std::vector<std::byte> message;   // or its first bytes
+  std::optional<ParkedCall> parked;
+  // Or its first bytes; of a refused call, the record that is sent instead.
+  std::vector<std::byte> message;
   std::unique_ptr<ByteQueue> rest;  // of a long one
 
   std::size_t size() const {
@@ -160,6 +161,9 @@ class NfsSession final : public serve::Session {
   HeldCall& hold(const MessageView& message, const Call& call, std::uint64_t digest);
   bool must_delay(const Call& call, const IoRequest& request, HeldCall& held);
   void delay(const MessageView& message, const Call& call, HeldCall& held);
+  void refuse_due(Instant until);
+  bool may_answer(const Call& call) const;
+  void answer_later(const Call& call, HeldCall& held);
   void refuse_tls(const Call& call);
   Event next_opaque(Input& in, IoRequest& request);
   void perform_opaque(const IoRequest& request);
@@ -197,6 +201,9 @@ class NfsSession final : public serve::Session {
   void give_back_room();
   void account_replies();
   void watch();
+  void set_alarm();
+  void look_for_late_calls();
+  void give_up_slot(HeldCall& call);
 
   SessionPort& port_;
   Gateway& gateway_;
@@ -222,7 +229,14 @@ class NfsSession final : public serve::Session {
   std::deque<std::uint32_t> ready_;
   absl::flat_hash_map<std::uint32_t, std::unique_ptr<HeldCall>> calls_;  // by xid
   std::uint32_t gss_parked_ = 0;
+  struct Refusal {
+    Instant at;
+    std::uint32_t xid;
+  };
+  std::deque<Refusal> refusals_;  // by time
 
+  SessionId slots_session_{};  // the last one of which highest_slot_ was told
+  std::uint32_t highest_slot_ = 0;
   RecordReader from_server_;
   Head reply_head_{kReplyWholeMax, kReplyHeadBytes};
   RecordWriter reply_writer_;
@@ -234,7 +248,11 @@ class NfsSession final : public serve::Session {
   bool is_full_ = false;             // to_client_
   std::optional<Instant> stalled_since_;
   Instant last_input_;
-  bool is_watched_ = false;        // a wake is set
+  Instant watch_at_ = kNever;
+  Instant heard_at_;                     // the last bytes of the server
+  std::optional<Instant> silent_since_;  // it owes answers, and has sent nothing for kSilent
+  bool is_silence_noted_ = false;
+  std::uint32_t slots_held_ = 0;   // of the Target, by forwarded calls
   bool has_client_id_ = false;     // EXCHANGE_ID has succeeded
   bool has_file_calls_ = false;    // or an NFS session is used
   bool awaits_header_ = false;     // of a proxy

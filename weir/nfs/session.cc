@@ -2,6 +2,7 @@
 #include "weir/nfs/session.h"
 
 #include <algorithm>
+#include <cerrno>
 
 #include <fmt/format.h>
 
@@ -96,34 +97,76 @@ void NfsSession::account_replies() {
 
 // A message or call is not complete: checks it every kWatchEvery.
 void NfsSession::watch() {
-  if (std::exchange(is_watched_, true)) return;
-  port_.wake_at(port_.now() + kWatchEvery);
+  if (watch_at_ != kNever) return;
+  watch_at_ = port_.now() + kWatchEvery;
+  set_alarm();
+}
+
+void NfsSession::set_alarm() {
+  port_.wake_at(refusals_.empty() ? watch_at_ : std::min(watch_at_, refusals_.front().at));
 }
 
 void NfsSession::wake() {
-  is_watched_ = false;
   if (awaits_header_) {
     port_.note("disconnected: it has to send a PROXY header first (accept_proxy), and has not");
     return port_.hang_up();
   }
   if (has_server_ended_) return port_.hang_up();
   const Instant now = port_.now();
-  if (from_client_.is_inside() && !stalled_since_ && now - last_input_ >= kStallMax) {
+  refuse_due(now);
+  // It may also be the gateway that does not read.
+  const bool is_read = !stalled_since_ && port_.has_room(0);
+  if (from_client_.is_inside() && is_read && now - last_input_ >= kStallMax) {
     port_.note("disconnected: it has stopped within a message");
     has_server_ended_ = true;
     return port_.hang_up();
   }
-  std::vector<std::uint64_t> late;
+  if (now >= watch_at_) {
+    watch_at_ = kNever;
+    look_for_late_calls();
+    if (is_closed_) return;
+    if (!calls_.empty() || from_client_.is_inside()) return watch();
+  }
+  if (!is_closed_) set_alarm();
+}
+
+// Calls that the server does not answer no longer occupy it.
+void NfsSession::look_for_late_calls() {
+  const Instant now = port_.now();
+  std::vector<HeldCall*> held;  // with a slot
+  Instant since = now;
+  std::size_t unanswered = 0;
   for (const auto& [xid, call] : calls_) {
-    const bool is_late = call->state == HeldCall::State::kSent && now - call->sent_at >= kLate;
-    if (is_late && call->request_id != 0) late.push_back(std::exchange(call->request_id, 0));
+    if (call->state != HeldCall::State::kSent) continue;
+    ++unanswered;
+    since = std::min(since, call->sent_at);
+    if (call->request_id != 0) held.push_back(call.get());
   }
-  std::ranges::sort(late);  // in the order of arrival
-  for (const std::uint64_t id : late) {
-    ++gateway_.counters().slots_given_up;
-    port_.answer(id, {.is_forwarded = true});
+  std::ranges::sort(held, {}, &HeldCall::request_id);  // in the order of arrival
+  std::erase_if(held, [&](HeldCall* call) {
+    const bool is_late = now - call->sent_at >= kLate;
+    if (is_late) give_up_slot(*call);
+    return is_late;
+  });
+  since = std::max(since, heard_at_);
+  silent_since_.reset();
+  if (now - since < kSilent) return;
+  silent_since_ = since;
+  if (now - since >= kSilentNote && !is_full_ && !std::exchange(is_silence_noted_, true)) {
+    port_.note(fmt::format("server {} has answered none of its {} calls for {} s", server_.text,
+                           unanswered,
+                           std::chrono::duration_cast<std::chrono::seconds>(now - since).count()));
   }
-  if (!is_closed_ && (!calls_.empty() || from_client_.is_inside())) watch();
+  std::size_t kept = kSilentSlots;
+  if (gateway_.heard_at() <= since) kept = std::max(kept, held.size() - held.size() / 4);
+  for (std::size_t i = kept; i < held.size(); ++i) give_up_slot(*held[i]);
+}
+
+// Other calls get its slot. What the call has moved is not counted any more.
+void NfsSession::give_up_slot(HeldCall& call) {
+  ++gateway_.counters().slots_given_up;
+  --slots_held_;
+  port_.answer(std::exchange(call.request_id, 0), {.error = ETIMEDOUT, .is_forwarded = true});
 }
 
 void NfsSession::closed() {
@@ -132,9 +175,10 @@ void NfsSession::closed() {
   calls_.clear();
   piece_.clear();
   ready_.clear();
+  refusals_.clear();
   arriving_ = nullptr;
   rest_ = Rest::kNowhere;
-  held_ = 0;
+  held_ = slots_held_ = 0;
   port_.release(std::exchange(charged_, 0) + std::exchange(charged_replies_, 0));
 }
 serve::ProtocolKind protocol(std::string name, Gateway& gateway) {

@@ -29,7 +29,9 @@
 //
 // Bounds: kCallsMax unanswered calls; bytes held are charged to the connection. A client that stops
 // within a message for kStallMax is disconnected; a call that the server has not answered for kLate
-// gives up its slot.
+// gives up its slot. While the server answers nothing on a connection for kSilent and more, its
+// calls give up all but kSilentSlots of their slots, so that others are served: at once if others
+// are answered, otherwise step by step.
 #pragma once
 
 #include <chrono>
@@ -53,6 +55,9 @@ inline constexpr Nanoseconds kStallMax = std::chrono::seconds{60};
 // A proxy sends its header at once.
 inline constexpr Nanoseconds kHeaderMax = std::chrono::seconds{5};
 inline constexpr Nanoseconds kLate = std::chrono::seconds{30};
+inline constexpr Nanoseconds kSilent = std::chrono::seconds{1};
+inline constexpr std::uint32_t kSilentSlots = 2;
+inline constexpr Nanoseconds kSilentNote = std::chrono::seconds{10};  // then it is logged
 // The most bytes that a call is charged for, whatever counts it claims: no record is longer.
 inline constexpr std::uint64_t kChargeMax = kRecordMaxLimit;
 // A context of RPCSEC_GSS may have this many parked calls; beyond it, calls that need not wait

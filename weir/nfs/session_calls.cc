@@ -222,24 +222,64 @@ void NfsSession::fill(const Call& call, IoRequest& request) {
 }
 
 bool NfsSession::must_delay(const Call& call, const IoRequest& request, HeldCall& held) {
+  if (may_answer(call)) return port_.expected_wait(request) > gateway_.wait_max();
   if (!can_cut(call)) return false;
-  const Nanoseconds wait = port_.expected_wait(request);
-  if (wait <= Nanoseconds{0}) return false;
-  if (wait > gateway_.wait_max()) return true;
-  HeldCall::Parked parked{{}, request.attributes.uid};
+  ParkedCall parked{.uid = request.attributes.uid, .kind = call.kind, .since = port_.now()};
   std::ranges::copy(call.compound->slot->session_id, parked.session.begin());
-  if (!gateway_.park(parked.session, parked.uid, call.kind)) return true;
-  held.parked = parked;
-  return false;
+  // A write that waits without room for it would keep all users of the connection waiting.
+  const std::uint64_t payload = std::min(call.compound->sent, kChargeMax);
+  parked.has_memory = payload <= kWholeMax || port_.has_room(payload + kRoomForOthers);
+  const Parking parking = gateway_.park(parked, port_.expected_wait(request));
+  if (parking == Parking::kParked) held.parked = parked;
+  return parking == Parking::kRefused;
 }
 
-// The server gets only SEQUENCE; its reply is mended when it arrives.
+// The server gets only SEQUENCE; its reply is mended when it arrives. The client sends a write
+// again 0.1 s after its refusal, so the refusal may have to wait.
 void NfsSession::delay(const MessageView& message, const Call& call, HeldCall& held) {
   ++gateway_.counters().delayed;
+  if (may_answer(call)) return answer_later(call, held);
   std::array<std::byte, kAnswerMax> buffer;
-  to_server_.append(cut_call(buffer, message, call));
+  const Bytes record = cut_call(buffer, message, call);
+  held.is_cut = true;
+  held.message.assign(record.begin(), record.end());
+  held_ += held.message.size();
+  if (call.kind == OperationKind::kWrite) {
+    SessionId session{};
+    std::ranges::copy(call.compound->slot->session_id, session.begin());
+    const Instant at = gateway_.refuse_write_at(session, call.compound->sent, port_.now());
+    if (at > port_.now() && !stops_) {
+      held.state = HeldCall::State::kRefused;
+      const auto behind = std::ranges::upper_bound(refusals_, at, {}, &Refusal::at);
+      refusals_.insert(behind, {at, call.header.xid});
+      return set_alarm();
+    }
+  }
+  send(held);
+}
+
+// Whether an option allows an answer without the server.
+bool NfsSession::may_answer(const Call& call) const {
+  const serve::NfsOptions& options = gateway_.options();
+  return (options.delays_v3 && can_jukebox(call)) || (options.delays_v40 && can_delay(call));
+}
+
+void NfsSession::answer_later(const Call& call, HeldCall& held) {
+  std::array<std::byte, kAnswerMax> buffer;
+  to_client_.append(call.v3 ? jukebox_reply(buffer, call) : delay_reply(buffer, call));
+  held_ -= held.size();
+  calls_.erase(call.header.xid);
+  account_replies();
   port_.transfer();
-  sent(held);
+}
+
+// Sends those that are due.
+void NfsSession::refuse_due(Instant until) {
+  while (!refusals_.empty() && refusals_.front().at <= until) {
+    const auto found = calls_.find(refusals_.front().xid);
+    refusals_.pop_front();
+    if (found != calls_.end()) send(*found->second);
+  }
 }
 
 void NfsSession::refuse_tls(const Call& call) {
@@ -298,6 +338,7 @@ void NfsSession::warn_once(Gateway::Mark mark, std::string_view text) {
 
 bool NfsSession::stop() {
   stops_ = true;
+  refuse_due(kNever);
   return !from_client_.is_inside();
 }
 
@@ -323,14 +364,17 @@ void NfsSession::perform(IoRequest& request, std::span<std::byte> /*room*/) {
   WEIR_ASSERT(found != calls_.end(), request.tag);
   HeldCall& call = *found->second;
   call.request_id = request.id;
+  ++slots_held_;
   if (call.is_gss) --gss_parked_;
   unpark(call);
   send(call);
+  const bool is_silent = silent_since_ && gateway_.heard_at() > *silent_since_;
+  if (is_silent && slots_held_ > kSilentSlots) give_up_slot(call);
 }
 
 void NfsSession::unpark(HeldCall& call) {
   if (!call.parked) return;
-  gateway_.unpark(call.parked->session, call.parked->uid);
+  gateway_.unpark(*call.parked, port_.now());
   call.parked.reset();
 }
 
@@ -345,7 +389,11 @@ void NfsSession::send(HeldCall& call) {
 
 void NfsSession::put(HeldCall& call) {
   held_ -= call.size();
-  call_writer_.begin(to_server_, call.message, call.length);
+  if (call.is_cut) {
+    to_server_.append(call.message);
+  } else {
+    call_writer_.begin(to_server_, call.message, call.length);
+  }
   if (call.rest != nullptr) {
     if (call.length) {
       to_server_.append(std::move(*call.rest));

@@ -13,6 +13,10 @@
 namespace weir::nfs {
 
 void NfsSession::from_server(Input in) {
+  heard_at_ = port_.now();
+  gateway_.heard(heard_at_);
+  silent_since_.reset();
+  is_silence_noted_ = false;
   while (!in.empty() && !is_closed_) {
     if (is_opaque_) {
       to_client_.append(in);
@@ -100,6 +104,7 @@ void NfsSession::settle(std::uint32_t xid, const Reply& reply) {
   }
   give_back_room();
   if (id == 0) return;
+  --slots_held_;
   const std::uint64_t operations = std::clamp<std::uint64_t>(reply.moved.operations, 1, UINT32_MAX);
   port_.answer(id, {.moved = weir::Bytes{std::min(reply.moved.bytes, kChargeMax)},
                     .operations = static_cast<std::uint32_t>(operations),
@@ -113,6 +118,16 @@ void NfsSession::learn(const Reply& reply) {
     SessionId id{};
     std::ranges::copy(compound.session->session_id, id.begin());
     gateway_.set_slots(id, compound.session->slots);
+  }
+  if (compound.slot) {
+    SessionId id{};
+    std::ranges::copy(compound.slot->session_id, id.begin());
+    const std::uint32_t highest = compound.slot->target_highest_slot;
+    if (highest != highest_slot_ || id != slots_session_) {
+      gateway_.set_highest_slot(id, highest);
+      slots_session_ = id;
+      highest_slot_ = highest;
+    }
   }
   if (compound.lease_seconds && *compound.lease_seconds > 0) {
     gateway_.set_lease(std::chrono::seconds{*compound.lease_seconds});

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <deque>
 #include <map>
 #include <memory>
@@ -116,6 +117,13 @@ class NfsSessionTest : public testing::Test {
       queued_.push_back(std::move(request));
       if (queued_.back()->is_exempt) perform(queued_.size() - 1);
     }
+  }
+  Event feed_pieces(const std::string& text) {
+    Event last = Event::kNeedBytes;
+    for (std::size_t at = 0; at < text.size() && last == Event::kNeedBytes; at += 30'000) {
+      last = feed(std::string_view(text).substr(at, 30'000));
+    }
+    return last;
   }
   void perform(std::size_t index = 0) {
     session_->perform(*queued_[index], {});
@@ -443,12 +451,12 @@ TEST_F(NfsSessionTest, ASessionKeepsSlotsForOthers) {
   // Another user can use further slots, up to half of all.
   for (std::uint32_t slot = 64; slot < 128; ++slot) feed(read4(slot).call(slot, 1001).record());
   EXPECT_EQ(queued_.size(), 32U);
-  const std::uint32_t parked = gateway_.parked(SessionId{});
-  EXPECT_EQ(parked, 32U);
+  const std::uint32_t waiting = gateway_.waiting(SessionId{});
+  EXPECT_EQ(waiting, 32U);
   perform();
-  EXPECT_EQ(gateway_.parked(SessionId{}), 31U);
+  EXPECT_EQ(gateway_.waiting(SessionId{}), 31U);
   session_->closed();
-  EXPECT_EQ(gateway_.parked(SessionId{}), 0U);
+  EXPECT_EQ(gateway_.waiting(SessionId{}), 0U);
 }
 
 TEST_F(NfsSessionTest, ACallOfASessionWaitsForMaxWaitAtMost) {
@@ -464,20 +472,157 @@ TEST_F(NfsSessionTest, ACallOfASessionWaitsForMaxWaitAtMost) {
   EXPECT_EQ(gateway_.counters().delayed, 2U) << "a third of the lease";
 }
 
+// A write of a session, in pieces as they are received.
+std::string write4(std::uint32_t xid, std::size_t bytes) {
+  CompoundWriter writer(1);
+  writer.sequence(xid % 64, 1).put_handle("handle");
+  writer.op(Op::kWrite).zeros(16).u64(0).u32(0).opaque(std::string(bytes, 'w'));
+  return writer.call(xid, 1000).record();
+}
+
+struct DelayingSessionTest : NfsSessionTest {
+  DelayingSessionTest() : NfsSessionTest(options()) {
+    port_.wait = gateway_.wait_max() + seconds{1};
+  }
+  static serve::NfsOptions options() {
+    serve::NfsOptions options;
+    options.delays_v3 = options.delays_v40 = true;
+    return options;
+  }
+  // A reply without attributes, which has this many words after its status.
+  static std::string jukebox(std::uint32_t xid, std::size_t words) {
+    return success_header(xid).u32(kJukebox).zeros(4 * words).record();
+  }
+};
+
+TEST_F(DelayingSessionTest, AnswersEveryProcedureOfVersion3WithoutTheServer) {
+  for (std::uint32_t number = 1; number <= 21; ++number) {
+    const Procedure3& procedure = *find_procedure3(kNfsProgram, number);
+    feed(sys_call(number, kNfsVersion3, number, 1000).opaque("handle").zeros(64).record());
+    EXPECT_EQ(to_client(), jukebox(number, procedure.failure_words)) << number;
+  }
+  EXPECT_EQ(gateway_.counters().delayed, 21U);
+  EXPECT_EQ(to_server(), "");
+  EXPECT_TRUE(queued_.empty());
+  EXPECT_EQ(port_.held, 0U);
+  feed(get_attributes(1));
+  EXPECT_EQ(to_client(), jukebox(1, 0)) << "the xid is free again";
+}
+
+TEST_F(DelayingSessionTest, ALongWriteIsAnsweredAndItsPayloadIsLeftOut) {
+  feed_pieces(write_file(1, 200'000) + read_file(2, 4096));
+  EXPECT_EQ(to_client(), jukebox(1, 2) + jukebox(2, 1));
+  EXPECT_EQ(to_server(), "");
+}
+
+TEST_F(DelayingSessionTest, AnswersVersion40ButNotWhatReleases) {
+  CompoundWriter look(0);
+  look.put_handle("handle");
+  look.op(Op::kGetAttr).u32(1).u32(1);
+  feed(look.call(1, 1000).record());
+  CompoundWriter later(0);
+  later.result(Op::kPutFh, kDelay);
+  EXPECT_EQ(to_client(), later.reply(1, kDelay).record());
+  CompoundWriter close(0);
+  close.put_handle("handle");
+  close.op(Op::kClose).zeros(20);
+  feed(close.call(2, 1000).record());
+  EXPECT_EQ(to_server(), close.call(2, 1000).record());
+  EXPECT_EQ(gateway_.counters().delayed, 1U);
+}
+
+TEST_F(DelayingSessionTest, CallsThatMayWaitAreQueued) {
+  port_.wait = gateway_.wait_max();
+  feed(get_attributes(1));
+  EXPECT_EQ(queued_.size(), 1U);
+}
+
 TEST_F(NfsSessionTest, AWriteIsRefusedLastAndItsPayloadIsLeftOut) {
   port_.wait = seconds{1};
-  CompoundWriter writer(1);
-  writer.sequence(0, 1).put_handle("handle");
-  writer.op(Op::kWrite).zeros(16).u64(0).u32(0).opaque(std::string(200'000, 'w'));
   for (std::uint32_t xid = 0; xid < 50; ++xid) {
-    const std::string record = writer.call(xid, 1000).record();
-    for (std::size_t at = 0; at < record.size(); at += 30'000) {
-      ASSERT_EQ(feed(std::string_view(record).substr(at, 30'000)), Event::kNeedBytes);
-    }
+    ASSERT_EQ(feed_pieces(write4(xid, 200'000)), Event::kNeedBytes);
   }
   EXPECT_EQ(queued_.size(), 48U) << "16 of 64 slots are left";
   EXPECT_EQ(gateway_.counters().delayed, 2U);
   EXPECT_LT(to_server().size(), 1000U);
+}
+
+TEST_F(NfsSessionTest, RefusalsOfWritesAreSpread) {
+  port_.wait = seconds{60};
+  constexpr std::size_t kMiB = std::size_t{1} << 20;
+  for (std::uint32_t xid = 0; xid < 4; ++xid) feed_pieces(write4(xid, kMiB));
+  EXPECT_TRUE(queued_.empty());
+  EXPECT_EQ(gateway_.counters().delayed, 4U);
+  const auto alone = [](std::uint32_t xid) {
+    CompoundWriter writer(1);
+    return writer.sequence(xid, 1).call(xid, 1000).record();
+  };
+  EXPECT_EQ(to_server(), alone(0));
+  feed(read4(9).call(9, 1000).record());
+  EXPECT_EQ(to_server(), alone(9)) << "others are refused at once";
+  EXPECT_LT(port_.held, 10'000U) << "without their payload";
+  // 12 MiB of writes a second come back.
+  EXPECT_EQ(port_.wakes_at - port_.time, Nanoseconds{83'333'333});
+  port_.time = port_.wakes_at;
+  session_->wake();
+  EXPECT_EQ(to_server(), alone(1));
+  EXPECT_GT(port_.wakes_at, port_.time);
+  EXPECT_TRUE(session_->stop());
+  EXPECT_EQ(to_server(), alone(2) + alone(3)) << "a drain answers them";
+}
+
+TEST_F(NfsSessionTest, AWriteWithoutMemoryIsRefusedInsteadOfKeepingOthersWaiting) {
+  port_.wait = seconds{1};
+  port_.memory = std::size_t{4} << 20;
+  constexpr std::size_t kMiB = std::size_t{1} << 20;
+  for (std::uint32_t xid = 0; xid < 8; ++xid) {
+    ASSERT_EQ(feed_pieces(write4(xid, kMiB)), Event::kNeedBytes) << xid;
+  }
+  EXPECT_EQ(queued_.size(), 3U) << "1 MiB is left";
+  EXPECT_EQ(gateway_.counters().delayed, 5U);
+  EXPECT_EQ(feed(read4(20).call(20, 1001).record()), Event::kNeedBytes);
+  EXPECT_EQ(queued_.size(), 4U) << "another user's call";
+}
+
+TEST_F(NfsSessionTest, CallsThatWaitWithoutALimitKeepSlotsForOthersToo) {
+  for (std::uint32_t slot = 0; slot < 20; ++slot) feed(read4(slot).call(slot, 1000).record());
+  EXPECT_EQ(queued_.size(), 20U) << "they might run at once";
+  port_.time += Gateway::kLongWait;  // but the server is busy
+  feed(read4(20).call(20, 1000).record());
+  EXPECT_EQ(queued_.size(), 20U);
+  EXPECT_EQ(gateway_.counters().delayed, 1U);
+  feed(read4(21).call(21, 1001).record());
+  EXPECT_EQ(queued_.size(), 21U);
+  port_.time += std::chrono::milliseconds{1};
+  for (std::uint32_t i = 0; i < 10; ++i) perform();
+  feed(read4(22).call(22, 1000).record());
+  EXPECT_EQ(queued_.size(), 12U) << "10 of its own are parked";
+}
+
+TEST_F(NfsSessionTest, NoCallJoinsThoseThatHaveWaitedForMaxWait) {
+  feed(read4(0).call(1, 1000).record());
+  feed(read4(1).call(2, 1000).record());
+  port_.time += gateway_.wait_max() + Nanoseconds{1};
+  feed(read4(2).call(3, 1000).record());
+  EXPECT_EQ(gateway_.counters().delayed, 1U);
+  perform();
+  feed(read4(3).call(4, 1000).record());
+  EXPECT_EQ(gateway_.counters().delayed, 2U) << "the last one waited for as long";
+}
+
+TEST_F(NfsSessionTest, SlotsAreThoseThatTheServerWantsToBeUsed) {
+  CompoundWriter alone(1);
+  alone.sequence(0, 1).put_handle("handle");
+  alone.op(Op::kGetAttr).u32(1).u32(1);
+  feed(alone.call(1, 1000).record());
+  perform();
+  CompoundWriter done(1);
+  done.sequence_result(0, 1, 7).result(Op::kPutFh);
+  done.result(Op::kGetAttr, 5);
+  from_server(done.reply(1, 5).record());
+  port_.wait = seconds{1};
+  for (std::uint32_t slot = 0; slot < 8; ++slot) feed(read4(slot).call(100 + slot, 1).record());
+  EXPECT_EQ(gateway_.waiting(SessionId{}), 2U) << "a quarter of 8";
 }
 
 TEST_F(NfsSessionTest, SlotsAreThoseThatTheServerGrants) {
@@ -493,7 +638,7 @@ TEST_F(NfsSessionTest, SlotsAreThoseThatTheServerGrants) {
   from_server(created.reply(1).record());
   port_.wait = seconds{1};
   for (std::uint32_t slot = 0; slot < 8; ++slot) feed(read4(slot).call(100 + slot, 1).record());
-  EXPECT_EQ(gateway_.parked(SessionId{}), 2U) << "a quarter of 8";
+  EXPECT_EQ(gateway_.waiting(SessionId{}), 2U) << "a quarter of 8";
 }
 
 TEST_F(NfsSessionTest, TlsIsRefused) {
@@ -516,6 +661,53 @@ TEST_F(NfsSessionTest, ACallThatTheServerDoesNotAnswerGivesItsSlotUp) {
   from_server(success_header(1).u32(5).record());
   EXPECT_EQ(port_.answers.size(), 1U);
   EXPECT_EQ(gateway_.counters().replies_unmatched, 0U);
+}
+
+TEST_F(NfsSessionTest, ASilentServerKeepsSlotsFromOthersForASecond) {
+  for (std::uint32_t xid = 1; xid <= 10; ++xid) feed(get_attributes(xid));
+  for (int i = 0; i < 8; ++i) perform();
+  const Instant began = port_.time;
+  port_.time = began + kSilent - Nanoseconds{1};
+  session_->wake();
+  EXPECT_TRUE(port_.answers.empty());
+  // Nobody is answered, which may be because these calls have all slots.
+  port_.time = began + kSilent;
+  session_->wake();
+  EXPECT_EQ(port_.answers.size(), 2U);
+  EXPECT_TRUE(port_.answers.contains(8)) << "the last ones";
+  // Another client is.
+  gateway_.heard(port_.time);
+  port_.time += kSilent;
+  session_->wake();
+  EXPECT_EQ(port_.answers.size(), 8U - kSilentSlots);
+  perform();
+  EXPECT_TRUE(port_.answers.contains(9)) << "at once";
+  EXPECT_EQ(port_.answers.at(9).error, ETIMEDOUT);
+  from_server(success_header(5).u32(5).record());
+  perform();
+  EXPECT_FALSE(port_.answers.contains(10)) << "the server answers again";
+  EXPECT_EQ(port_.notes, "");
+}
+
+TEST_F(NfsSessionTest, ASilentServerIsNamedOnce) {
+  feed(get_attributes(1));
+  perform();
+  for (int i = 0; i < 25; ++i) {
+    port_.time += seconds{1};
+    session_->wake();
+  }
+  EXPECT_EQ(port_.notes, "server server has answered none of its 1 calls for 10 s\n");
+  EXPECT_TRUE(port_.answers.empty()) << "one call keeps its slot for longer";
+}
+
+TEST_F(NfsSessionTest, AClientThatTheGatewayDoesNotReadIsNotDisconnected) {
+  feed(std::string_view(get_attributes(1)).substr(0, 50));
+  port_.memory = 0;
+  port_.held = 1;
+  port_.time += kStallMax;
+  session_->wake();
+  EXPECT_EQ(port_.hang_ups, 0);
+  port_.held = 0;
 }
 
 TEST_F(NfsSessionTest, AClientThatStopsWithinAMessageIsDisconnected) {

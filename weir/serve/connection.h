@@ -154,6 +154,7 @@ class Connection final : private SessionPort, private Upstream::Owner {
   void connect(const ServerAddress& server, const UpstreamSource& source) override;
   void transfer() override { mark_dirty(); }
   bool hold(std::size_t bytes) override;
+  bool has_room(std::size_t bytes) const override;
   void release(std::size_t bytes) override;
   Instant now() const override { return context_.now; }
   void wake_at(Instant when) override;

@@ -61,10 +61,13 @@ void Connection::flush_gateway() {
   settle();
 }
 
-// The request that is being read needs room too.
 bool Connection::hold(std::size_t bytes) {
-  return context_.pool.has_room(memory_, bytes + sizeof(PendingRequest)) &&
-         context_.pool.charge(memory_, bytes);
+  return has_room(bytes) && context_.pool.charge(memory_, bytes);
+}
+
+// The request that is being read needs room too.
+bool Connection::has_room(std::size_t bytes) const {
+  return context_.pool.has_room(memory_, bytes + sizeof(PendingRequest));
 }
 
 void Connection::release(std::size_t bytes) {

@@ -338,6 +338,10 @@ struct NfsOptions {
   std::string service{kDefaultService};
   // Calls of a session that would wait longer are answered NFS4ERR_DELAY.
   Nanoseconds max_wait = std::chrono::seconds{10};
+  // Those of versions 3 and 4.0 wait, unless they are to be answered NFS3ERR_JUKEBOX and
+  // NFS4ERR_DELAY.
+  bool delays_v3 = false;
+  bool delays_v40 = false;
   std::optional<RelayPorts> mount;
   std::optional<RelayPorts> lock;    // NLM
   std::optional<RelayPorts> status;  // NSM

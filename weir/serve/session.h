@@ -129,6 +129,8 @@ class SessionPort {
   virtual void transfer() {}
   // Charges this much memory to the connection. False: there is not enough.
   virtual bool hold(std::size_t /*bytes*/) { return true; }
+  // Whether hold() would succeed.
+  virtual bool has_room(std::size_t /*bytes*/) const { return true; }
   virtual void release(std::size_t /*bytes*/) {}
   // The time of this turn.
   virtual Instant now() const { return {}; }

@@ -72,8 +72,16 @@ class CompoundWriter {
   }
   // The next result of a reply.
   XdrWriter& result(Op number, std::uint32_t status = 0) { return op(number).u32(status); }
-  CompoundWriter& sequence_result(std::uint32_t slot, std::uint32_t sequence) {
-    result(Op::kSequence).zeros(kSessionIdBytes).u32(sequence).u32(slot).u32(63).u32(63).u32(0);
+  // `highest`: the slot that the server wants to be the highest.
+  CompoundWriter& sequence_result(std::uint32_t slot, std::uint32_t sequence,
+                                  std::uint32_t highest = 63) {
+    result(Op::kSequence)
+        .zeros(kSessionIdBytes)
+        .u32(sequence)
+        .u32(slot)
+        .u32(63)
+        .u32(highest)
+        .u32(0);
     return *this;
   }
 
