@@ -320,7 +320,7 @@ std::vector<sim::Contender> cluster_policies_of(const SimArguments& arguments) {
   return contenders;
 }
 
-int simulate_cluster_limit(const SimArguments& arguments) {
+int run_cluster_limit(const SimArguments& arguments) {
   const std::uint64_t findings =
       tell_findings(simulate_cluster_limit({.contenders = cluster_policies_of(arguments),
                                             .options = arguments.cluster,
@@ -441,7 +441,7 @@ LockSimArguments lock_arguments(const SimArguments& arguments) {
 
 int simulate(const SimArguments& arguments) {
   if (arguments.list) return list_scenarios();
-  if (arguments.scenario == kClusterLimit) return simulate_cluster_limit(arguments);
+  if (arguments.scenario == kClusterLimit) return run_cluster_limit(arguments);
   if (arguments.scenario == kClusterFaults) return simulate_faults(fault_arguments(arguments));
   if (const char* const option = arguments.cluster.first()) {
     throw Failure{Exit::kUsage, fmt::format("{}: is for clusters only", option)};
