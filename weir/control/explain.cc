@@ -14,6 +14,7 @@
 #include "weir/control/json_nlohmann.h"
 #include "weir/control/words.h"
 #include "weir/schedule/policy_kinds.h"
+#include "weir/serve/target_port.h"
 
 namespace weir::control {
 namespace {
@@ -195,13 +196,26 @@ std::string limit_words(std::uint64_t limit, bool is_bytes) {
   return is_bytes ? bandwidth_words(limit) : rate_words(limit, "operations");
 }
 
+// What the requests of a wait ask for, per second; 0: not known. Requests that wait count too, and
+// a queue that has just filled is not a demand. Bytes: with the mean size of the requests of the
+// class that were served.
+std::uint64_t asked_for(const ServiceSnapshot& service, const ClassSnapshot& by,
+                        const WaitSpan& span, bool is_bytes) {
+  if (span.from == kNever || service.now - span.from < kAskedWindow) return 0;
+  const std::uint64_t operations = per_second(span.arrived, service.now - span.from);
+  if (!is_bytes) return operations;
+  if (by.totals.served == 0) return 0;
+  return operations * (by.totals.bytes / by.totals.served);
+}
+
 Verdict limited(const ServiceSnapshot& service, const Explained& explained, const std::string& who,
                 const WaitSpan& span) {
   const ClassSnapshot* const by = empty_bucket(service, explained);
   if (by == nullptr) {
-    return {.cause = "limit",
-            .text = who + " is limited by a rule of another layer; weir rule list shows them",
-            .cure = ""};
+    return {
+        .cause = "limit",
+        .text = who + " is limited by a rule in another layer (list the rules with weir rule list)",
+        .cure = ""};
   }
   const bool is_bytes =
       by->bps > 0 && (by->rate == 0 || by->byte_level * by->depth < by->level * by->byte_depth);
@@ -220,19 +234,18 @@ Verdict limited(const ServiceSnapshot& service, const Explained& explained, cons
   text += by->is_overflow  ? " for all classes that found no room)"
           : by->by.empty() ? " for all its requests together)"
                            : ")";
-  // Requests that wait count too, and a queue that has just filled is not a demand.
-  const bool is_long = service.now - span.from >= kAskedWindow;
-  const std::uint64_t asked = is_long ? per_second(span.arrived, service.now - span.from) : 0;
-  const bool is_own = !by->by.empty() && !by->is_overflow && !by->is_of_cluster;
-  const bool asks_more = is_own && !is_bytes && asked > limit + limit / 4;
+  const std::uint64_t asked = asked_for(service, *by, span, is_bytes);
+  const bool asks_more = asked > limit + limit / 4;
   if (asks_more) {
-    text += fmt::format("; it asked for {}", rate_words(three_digits(asked), "operations"));
+    text += fmt::format("; it asked for {}{}", is_bytes ? "about " : "",
+                        limit_words(three_digits(asked), is_bytes));
   }
   RuleKeys more;
   if (is_bytes) {
     more.bps = Rate::per_second(2 * whole);
   } else {
-    const std::uint64_t rate = std::max(2 * whole, asks_more ? three_digits(asked) : 0);
+    const bool is_own = !by->by.empty() && !by->is_overflow && !by->is_of_cluster;
+    const std::uint64_t rate = std::max(2 * whole, asks_more && is_own ? three_digits(asked) : 0);
     more.rate = static_cast<std::uint32_t>(std::min<std::uint64_t>(rate, kRateMax));
   }
   return {.cause = "limit",
@@ -274,10 +287,9 @@ Verdict out_of_share(const ServiceSnapshot& service, const JobSnapshot* job,
                         service.name, tokens_rate(*service.capacity, service)),
             ""};
   }
-  std::string text =
-      fmt::format("{} uses all of its share of the capacity, {} for {} node{}", who,
-                  tokens_rate(three_digits(*job->share), service), job->nodes,
-                  job->nodes == 1 ? "" : "s");
+  std::string text = fmt::format("{} uses all of its share of the capacity, {} for {} node{}", who,
+                                 tokens_rate(three_digits(*job->share), service), job->nodes,
+                                 job->nodes == 1 ? "" : "s");
   const auto entitled = entitlement_of(service, *job);
   if (job->record < 0 && entitled && *job->share < *entitled) {
     text += fmt::format(", and repays {} tokens to other jobs",
@@ -312,10 +324,17 @@ Verdict at_capacity(const ServiceSnapshot& service, const std::string& who) {
       ""};
 }
 
+// Whether groups of clients take turns now: while one group has all the requests, it goes first
+// all the time.
+bool take_turns(const GroupsSnapshot& groups) {
+  if (groups.step == "inactive" || groups.step == "mixed") return false;
+  return std::count_if(groups.groups.begin(), groups.groups.end(),
+                       [](const auto& group) { return group.waiting > 0; }) > 1;
+}
+
 Verdict behind_others(const ServiceSnapshot& service, const std::string& who) {
   const auto& groups = service.groups;
-  if (groups && groups->groups.size() > 1 && groups->step != "inactive" &&
-      groups->step != "mixed") {
+  if (groups && take_turns(*groups)) {
     const std::string turn = groups->preferred.empty() ? ""
                                                        : fmt::format("; now it is that of group {}",
                                                                      quote(groups->preferred));
@@ -341,6 +360,31 @@ std::optional<Verdict> out_of_room(std::span<const lock::NamespaceView> locks,
                     2 * one.limit)};
   }
   return std::nullopt;
+}
+
+// Whether nothing is left in the bucket of the class, so that its requests wait for it.
+bool is_empty(const ClassSnapshot& one) {
+  return (one.rate > 0 && one.level == 0) || (one.bps > 0 && one.byte_level < one.byte_depth / 2);
+}
+
+// Without a measured wait: what the state of buckets and jobs says.
+Verdict not_measured(const ServiceSnapshot& service, const Explained& explained,
+                     const std::string& who) {
+  const JobSnapshot* const job = job_of(service, explained);
+  if (job != nullptr && job->waiting == 0) {
+    return {"none", who + " has no requests that wait", ""};
+  }
+  const ClassSnapshot* const by = empty_bucket(service, explained);
+  if (by != nullptr && is_empty(*by)) return limited(service, explained, who, {});
+  return {
+      "unknown",
+      fmt::format("{} is not measured: causes are known for {} queues with requests at a time",
+                  job != nullptr
+                      ? fmt::format("what {} request{} of {} wait{} for", count_words(job->waiting),
+                                    job->waiting == 1 ? "" : "s", who, job->waiting == 1 ? "s" : "")
+                      : who,
+                  count_words(serve::kWatchedQueues)),
+      ""};
 }
 
 }  // namespace
@@ -478,9 +522,7 @@ Verdict verdict_of(const ServiceSnapshot& service, const Explained& explained, c
   if (!is_throttled) {
     if (auto room = out_of_room(locks, who)) return *room;
   }
-  if (span.from == kNever) {
-    return {"unknown", who + " is not measured: too many classes are busy, or it was idle", ""};
-  }
+  if (span.from == kNever) return not_measured(service, explained, who);
   if (span.requests == 0) {
     const auto window = static_cast<std::uint64_t>((service.now - span.from).count());
     return {"none", fmt::format("{} has sent no requests in the last {}", who, time_words(window)),

@@ -76,6 +76,12 @@ TEST(Explain, ByteAndClusterLimitsAreNamedAsSuch) {
   Verdict told = world.verdict(world.waited(Delay::kLimit));
   EXPECT_EQ(told.text, "dd.0 is limited by rule 'dd' (5.6 MB/s)");
   EXPECT_EQ(told.cure, "weir rule change dd bps=11200kB");
+  found.totals = {.served = 10, .bytes = 1'048'576};
+  told = world.verdict(world.waited(Delay::kLimit));
+  EXPECT_EQ(told.text, "dd.0 is limited by rule 'dd' (5.6 MB/s); it asked for about 42.9 MB/s")
+      << "410 operations/s of 104,857 bytes";
+  EXPECT_EQ(told.cure, "weir rule change dd bps=11200kB");
+  found.totals = {};
   found.is_of_cluster = true;
   world.service().rules.push_back({.name = "dd", .bps = 20'000'000});
   told = world.verdict(world.waited(Delay::kLimit));
@@ -85,7 +91,7 @@ TEST(Explain, ByteAndClusterLimitsAreNamedAsSuch) {
   EXPECT_EQ(told.cure, "weir cluster rule change dd bps=40MB") << "the limit, not the slice";
   found.rate = found.bps = 0;
   told = world.verdict(world.waited(Delay::kLimit));
-  EXPECT_NE(told.text.find("a rule of another layer"), std::string::npos);
+  EXPECT_NE(told.text.find("a rule in another layer"), std::string::npos);
   EXPECT_EQ(told.cure, "");
 }
 
@@ -107,7 +113,7 @@ TEST(Explain, TheRuleWhoseBucketIsEmptyIsNamed) {
   Verdict told = world.verdict(world.waited(Delay::kLimit));
   EXPECT_EQ(told.text,
             "dd.0 is limited by rule 'cap' in layer 2 (50 operations/s for all its requests "
-            "together)");
+            "together); it asked for 410 operations/s");
   EXPECT_EQ(told.limited_by, "cap/*");
   EXPECT_EQ(told.cure, "weir rule change cap rate=100");
   service.classes.front().level = 0;
@@ -187,11 +193,19 @@ TEST(Explain, NamesInCommandsAreQuotedForTheShell) {
 
 TEST(Explain, GroupsTakeTurnsAndLocksWaitForRoom) {
   World world;
-  world.service().groups = {.groups = {{"near"}, {"far"}}, .preferred = "far", .step = "own"};
+  world.service().groups = {.groups = {{.name = "near", .turns = 0, .waiting = 2},
+                                       {.name = "far", .turns = 0, .waiting = 1}},
+                            .preferred = "far",
+                            .step = "own"};
   EXPECT_EQ(
       world.verdict(world.waited(Delay::kOrder)).text,
       "dd.0 waits for its group's turn: groups of clients take turns; now it is that of group "
       "'far'");
+  world.service().groups->groups.back().waiting = 0;
+  EXPECT_NE(world.verdict(world.waited(Delay::kOrder)).text.find("which go first"),
+            std::string::npos)
+      << "the other group has no requests";
+  world.service().groups->groups.back().waiting = 1;
   world.service().groups->step = "inactive";
   EXPECT_NE(world.verdict(world.waited(Delay::kOrder)).text.find("which go first"),
             std::string::npos);
@@ -259,7 +273,29 @@ TEST(Explain, ASlowDeviceIsNotThrottling) {
             "dd.0 waits mostly for the device: 20.0 ms of 25.0 ms on average");
   EXPECT_EQ(world.verdict({.from = instant_at(0)}).text,
             "dd.0 has sent no requests in the last 10.0 s");
+}
+
+TEST(Explain, AQueueThatIsNotMeasuredIsExplainedByItsBuckets) {
+  World world;
+  ClassSnapshot& found = world.service().classes.front();
+  JobSnapshot& job = world.service().jobs.front();
+  EXPECT_EQ(world.verdict({}).text, "dd.0 has no requests that wait");
+  EXPECT_EQ(world.verdict({}).cause, "none");
+  job.waiting = 40;
+  EXPECT_EQ(world.verdict({}).text, "dd.0 is limited by rule 'dd' (100 operations/s)");
+  EXPECT_EQ(world.verdict({}).cure, "weir rule change dd rate=200");
+  found.level = 2;
   EXPECT_EQ(world.verdict({}).cause, "unknown");
+  EXPECT_EQ(world.verdict({}).text,
+            "what 40 requests of dd.0 wait for is not measured: causes are known for 1,024 queues "
+            "with requests at a time");
+  found.bps = 1'000'000;
+  found.byte_depth = 65'536;
+  EXPECT_EQ(world.verdict({}).text, "dd.0 is limited by rule 'dd' (1 MB/s)");
+  found.rate = found.bps = 0;
+  world.service().jobs.clear();
+  EXPECT_EQ(world.verdict({}).text,
+            "dd.0 is not measured: causes are known for 1,024 queues with requests at a time");
 }
 
 TEST(Explain, AJobUnderARuleWithOneClassIsFound) {
@@ -280,7 +316,8 @@ TEST(Explain, AJobUnderARuleWithOneClassIsFound) {
   }
   EXPECT_FALSE(find_class(world.shot, "", "nobody"));
   EXPECT_EQ(not_explained(world.shot, "", "nobody").code, std::errc::no_such_file_or_directory);
-  service.rules = {{.name = "idle", .conditions = "jobid={x}", .limits = "rate=5", .heads = "both"}};
+  service.rules = {
+      {.name = "idle", .conditions = "jobid={x}", .limits = "rate=5", .heads = "both"}};
   EXPECT_EQ(not_explained(world.shot, "", "rule=idle").where, "rule 'idle'");
   service.has_rules = false;
   EXPECT_EQ(not_explained(world.shot, "", "dd.0").code, std::errc::no_such_device);
