@@ -32,7 +32,7 @@ function draw(body) {
   document.getElementById("title").textContent = "Comparison of policies";
   document.getElementById("subtitle").textContent = "Command: " + study.command;
   html("p", { class: "note" }, body, "Each cell is the mean over the seeds ± its 95 % confidence interval, and below " +
-    "it the rank. Coloured: the first, and all that cannot be told from it because the intervals overlap. A dash: " +
+    "it the rank. Coloured: the first, and all whose intervals overlap with it. A dash: " +
     "the policy has no such value; refusals are listed at the end.");
   for (const scenario of study.scenarios) scenarioTable(body, scenario);
   html("h2", {}, body, "What the metrics are");

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // weir lock watch: shows who holds a resource, and waits until it is free.
-#include <condition_variable>
 #include <cstdio>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include <fmt/core.h>
@@ -14,6 +12,7 @@
 #include "apps/weir/lock.h"
 #include "weir/base/quote.h"
 #include "weir/host/clock.h"
+#include "weir/host/mutex.h"
 
 namespace weir::app {
 namespace {
@@ -26,23 +25,27 @@ constexpr Nanoseconds kReachPatience = std::chrono::seconds{10};
 class Events : public lock::Listener {
  public:
   void lock_event(const lock::LockClient::Event& event) override {
-    const std::lock_guard guard(mutex_);
+    const host::MutexLock guard(mutex_);
     events_.push_back(event);
     came_.notify_all();
   }
-  // None: not within the time.
-  std::optional<lock::LockClient::Event> next(Nanoseconds time) {
-    std::unique_lock guard(mutex_);
-    if (!came_.wait_for(guard, time, [&] { return !events_.empty(); })) return std::nullopt;
+  // None: not by then.
+  std::optional<lock::LockClient::Event> next(Instant until) {
+    const host::MutexLock guard(mutex_);
+    while (events_.empty()) {
+      const Nanoseconds left = until - host::now();
+      if (left <= Nanoseconds{0}) return std::nullopt;
+      came_.wait_for(guard, left);
+    }
     const lock::LockClient::Event event = events_.front();
     events_.erase(events_.begin());
     return event;
   }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable came_;
-  std::vector<lock::LockClient::Event> events_;
+  host::Mutex mutex_;
+  host::Condition came_;
+  std::vector<lock::LockClient::Event> events_ ABSL_GUARDED_BY(mutex_);
 };
 
 void print(const lock::Holders& holders, bool json) {
@@ -76,7 +79,8 @@ int watch_lock(const LockWatch& watch) {
     const Nanoseconds most =
         watch.timeout.value_or(is_connected ? Nanoseconds::max() : kReachPatience);
     const Nanoseconds left = most - std::min(most, host::now() - begin);
-    const auto event = events.next(std::min<Nanoseconds>(left, std::chrono::seconds{1}));
+    const auto event =
+        events.next(host::now() + std::min<Nanoseconds>(left, std::chrono::seconds{1}));
     if (event && event->kind == Kind::kFree) return static_cast<int>(Exit::kOk);
     if (event && event->kind == Kind::kHolders) print(client->holders(ticket), watch.json);
     if (event && event->kind == Kind::kRefused) {

@@ -221,11 +221,10 @@ Result<std::unique_ptr<LustreControl>> LustreControl::create(const control::Http
   std::unique_ptr<LustreControl> made(new LustreControl());
   LustreControl* const self = made.get();
   made->published_ = std::make_shared<Published>();
-  auto http = control::HttpServer::create(
-      options,
-      [self](const control::HttpRequest& request, const control::HttpServer::Reply& reply) {
-        reply(answer(*self->published_, request));
-      });
+  auto http = control::HttpServer::create(options, [self](const control::HttpRequest& request,
+                                                          const control::HttpServer::Reply& reply) {
+    reply(answer(*self->published_, request));
+  });
   if (!http) return tl::unexpected(http.error());
   made->http_ = std::move(*http);
   made->thread_ = std::thread([self] { self->http_->run(); });

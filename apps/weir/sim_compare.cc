@@ -228,7 +228,7 @@ void show_ranks(const study::Comparison& comparison) {
       fmt::print("\n");
     }
   }
-  fmt::print("\nRanks; *: cannot be told from the first by these seeds. -: no value.\n");
+  fmt::print("\nRanks; *: not significantly different from the first. -: no value.\n");
 }
 
 std::string command_of(const CompareArguments& arguments) {

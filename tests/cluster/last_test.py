@@ -82,7 +82,7 @@ class Last(MeasuredTest):
             self.world.start_again(leader)
             self.wait_divided()
             print(f"through the leader's death: {used:.3f}, then {moved:.3f}")
-            return None if min(used, moved) >= USED else f"{used:.3f}, {moved:.3f} of the limit used"
+            return None if min(used, moved) >= USED else f"{used:.3f}, {moved:.3f} of it used"
         self.measure(attempt)
 
     def test_is_used_while_the_hot_spot_moves_without_etcd(self):

@@ -162,7 +162,8 @@ class Reading(unittest.TestCase):
             for path, kind in (("/", "text/html"), ("/live.js", "text/javascript"),
                                ("/live-charts.js", "text/javascript"),
                                ("/live-edit.js", "text/javascript"),
-                               ("/live-views.js", "text/javascript"), ("/live.css", "text/css"), ("/uplot.js", "text/javascript"),
+                               ("/live-views.js", "text/javascript"), ("/live.css", "text/css"),
+                               ("/uplot.js", "text/javascript"),
                                ("/uplot.css", "text/css"), ("/metrics", "text/plain")):
                 code, head, body = it.http("GET", path)
                 self.assertEqual(code, 200, path)

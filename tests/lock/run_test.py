@@ -360,7 +360,8 @@ class Refusals(unittest.TestCase):
     def test_words_that_make_no_sense(self):
         for words in (["run"], ["run", "x"], ["run", "x" * 10_000, "--", "true"],
                       ["run", "", "--", "true"], ["dance"], ["list", "x"], ["watch"],
-                      ["watch", "x", "y"], ["watch", ""], ["run", "--mode", "XX", "x", "--", "true"],
+                      ["watch", "x", "y"], ["watch", ""],
+                      ["run", "--mode", "XX", "x", "--", "true"],
                       ["run", "--mode", "PR", "--shared", "x", "--", "true"],
                       ["stats", "--server", "nowhere"]):
             self.assertEqual(self.weir("lock", *words).returncode, 64, words)

@@ -281,13 +281,15 @@ def declared_modules(tree):
 
 
 def orphaned_tests(tree):
-    """x_test.cc tests x; x_property_test.cc may test all sources whose names start with x."""
+    """x_test.cc and x_ASPECT_test.cc test x; x_property_test.cc may test all sources whose names
+    contain x."""
     for file in tree.cxx("_test.cc"):
         stem = file.name.removesuffix("_test.cc")
         common = stem.removesuffix("_property")
         stems = {f.stem for f in tree.cxx() if f.parent == file.parent and not f.match("*_test.cc")}
-        if file.parts[0] in ("weir", "apps") and stem not in stems and (
-                stem == common or not any(common in s.split("_") for s in stems)):
+        tests_one = any(stem == s or stem.startswith(f"{s}_") for s in stems)
+        tests_several = stem != common and any(common in s.split("_") for s in stems)
+        if file.parts[0] in ("weir", "apps") and not tests_one and not tests_several:
             yield f"{file}:1: there is no {stem}.h or {stem}.cc that it could test"
 
 
@@ -616,9 +618,11 @@ class Bites(unittest.TestCase):
 
     def test_orphaned_tests(self):
         self.finds(orphaned_tests, dict.fromkeys((
-            "weir/a/x.h", "weir/a/x_test.cc", "weir/a/y_test.cc", "weir/b/x_test.cc",
+            "weir/a/x.h", "weir/a/x_test.cc", "weir/a/x_late_test.cc", "weir/a/y_test.cc",
+            "weir/a/xy_test.cc", "weir/b/x_test.cc",
             "weir/c/big_x.h", "weir/c/x_property_test.cc", "weir/c/y_property_test.cc"), ""),
-            "weir/a/y_test.cc", "weir/b/x_test.cc", "weir/c/y_property_test.cc")
+            "weir/a/xy_test.cc", "weir/a/y_test.cc", "weir/b/x_test.cc",
+            "weir/c/y_property_test.cc")
 
     def test_scattered_protocols(self):
         good = {"weir/a/session.h": "", "weir/serve/session.h": "", "CMakeLists.txt": "weir/a",

@@ -223,12 +223,13 @@ TEST(RuleSpec, ConditionsForAJobAreReadBack) {
     EXPECT_EQ(job_in_conds(conds.substr(conds.find('{'))), job) << "as lists of one field show it";
     const auto command = bind(start_of({.name = "a", .conds = conds}), {Field::kJobid});
     ASSERT_TRUE(command) << command.error().message();
-    EXPECT_TRUE(command->conditions.matches({.job = JobId(job), .nid = {}}));
-    EXPECT_FALSE(command->conditions.matches({.job = JobId("other"), .nid = {}}));
+    EXPECT_TRUE(command->conditions.matches({.job = JobId(job), .nid = {}, .export_name = {}}));
+    EXPECT_FALSE(
+        command->conditions.matches({.job = JobId("other"), .nid = {}, .export_name = {}}));
   }
   const auto all = bind(start_of({.name = "a", .conds = conds_for_all_jobs()}), {Field::kJobid});
   ASSERT_TRUE(all);
-  EXPECT_TRUE(all->conditions.matches({.job = JobId("other"), .nid = {}}));
+  EXPECT_TRUE(all->conditions.matches({.job = JobId("other"), .nid = {}, .export_name = {}}));
   for (const char* const none : {"", "{}", "jobid={}", "uid={5}", "jobid=a", "jobid={a", "*"}) {
     EXPECT_EQ(job_in_conds(none), std::nullopt) << none;
   }

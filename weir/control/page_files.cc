@@ -15,14 +15,11 @@ struct PageFile {
   std::string_view type;
 };
 constexpr std::string_view kScript = "text/javascript";
-constexpr PageFile kPage[] = {{"/", "live.html", "text/html; charset=utf-8"},
-                              {"/live.js", "live.js", kScript},
-                              {"/live-charts.js", "live-charts.js", kScript},
-                              {"/live-edit.js", "live-edit.js", kScript},
-                              {"/live-views.js", "live-views.js", kScript},
-                              {"/live.css", "live.css", "text/css"},
-                              {"/uplot.js", "uPlot.iife.min.js", kScript},
-                              {"/uplot.css", "uPlot.min.css", "text/css"}};
+constexpr PageFile kPage[] = {
+    {"/", "live.html", "text/html; charset=utf-8"}, {"/live.js", "live.js", kScript},
+    {"/live-charts.js", "live-charts.js", kScript}, {"/live-edit.js", "live-edit.js", kScript},
+    {"/live-views.js", "live-views.js", kScript},   {"/live.css", "live.css", "text/css"},
+    {"/uplot.js", "uPlot.iife.min.js", kScript},    {"/uplot.css", "uPlot.min.css", "text/css"}};
 
 }  // namespace
 

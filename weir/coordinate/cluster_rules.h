@@ -19,7 +19,8 @@
 // slice runs at limit / (10 x members), also before the first epoch. Call follow() when rules or
 // the number of members have changed, before anything else is scheduled, and apply() at
 // next_apply(). REQUIRES of a Target: a policy with rules on the regular head, and
-// RuleOptions::in_cluster; under other policies there are no rules and no demand. Time is an argument. One owner, no locks.
+// RuleOptions::in_cluster; under other policies there are no rules and no demand. Time is an
+// argument. One owner, no locks.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A Target as what the limits of a cluster act on. Only rules of the regular head have slices.
+// A Target as what the limits of a cluster act on (slice_sink.h): the rules of its policy, the load
+// of their classes, and slices as commands of the Target, so a trace contains them. Only rules of
+// the regular head have slices.
+//
+// No state of its own. The owner of the Target calls it, on the thread of the Target.
 #pragma once
 
 #include <cstdint>

@@ -15,8 +15,8 @@
 // waits (Event::kConverted follows) in its old mode, ahead of all new locks; one that would wait
 // for itself is refused, and the cycle is named (conversions.h).
 //
-// watch() is told once when a lock of a mode would be granted at once (Event::kFree). It asks holders
-// for their locks, which they may only have cached, but takes no place in the order.
+// watch() is told once when a lock of a mode would be granted at once (Event::kFree). It asks
+// holders for their locks, which they may only have cached, but takes no place in the order.
 //
 // Room. Granted and waiting locks together are at most room(). Further enqueues are parked, in
 // order, and enter as others leave. A granted or waiting lock never waits for room, so one cancel

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The amount of a limit of the cluster that this server may use, for a class of a rule with
-// scope=cluster. Values only; slices are computed in weir/coordinate.
+// scope=cluster.
+//
+// Values only: weir/coordinate computes slices, a Target takes them as a command, and the policy
+// applies them to the buckets of the class.
 #pragma once
 
 #include <optional>
