@@ -113,6 +113,9 @@ async function lookAtCluster(page) {
     $('gateways').querySelector('tbody').rows.length, null, { timeout });
   await page.waitForFunction(() => $('groups').querySelector('tbody').rows.length === 3,
     null, { timeout });
+  // What this server uses is known after the first second of its load.
+  await page.waitForFunction(() => [...$('slices').tBodies[0].rows].some((row) =>
+    row.cells[4].textContent !== '–'), null, { timeout });
   const text = (id) => page.locator('#' + id).innerText();
   const shown = { cluster: await text('cluster'), groups: await text('groups'),
     gateways: await text('gateways'), exports: await text('exports') };

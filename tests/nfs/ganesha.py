@@ -31,7 +31,7 @@ NFS_CORE_PARAM {{
   Protocols = 3,4; NFS_Port = {nfs}; MNT_Port = {mount};
   Enable_NLM = false; Enable_RQUOTA = false;
 }}
-NFSv4 {{ Grace_Period = 1; Lease_Lifetime = 60; RecoveryRoot = {folder}/state; Graceless = true; }}
+NFSv4 {{ Grace_Period = 1; Lease_Lifetime = {lease}; RecoveryRoot = {folder}/state; Graceless = true; }}
 EXPORT {{
   Export_Id = 7; Path = {folder}/export; Pseudo = /export; Access_Type = RW; Squash = none;
   SecType = sys; Protocols = 3,4; PrivilegedPort = {privileged}; FSAL {{ Name = VFS; }}
@@ -63,9 +63,10 @@ def enter_namespace():
 class Ganesha:
     port, mount_port = 21049, 21050
 
-    def __init__(self, privileged=False):
+    def __init__(self, privileged=False, lease=60):
         self.processes = []
         self.privileged = privileged  # whether it accepts only reserved source ports
+        self.lease = lease            # in seconds
 
     def __enter__(self):
         subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
@@ -81,7 +82,7 @@ class Ganesha:
         self.export.chmod(0o777)
         self.folder.chmod(0o755)
         (self.folder / "ganesha.conf").write_text(CONFIGURATION.format(
-            nfs=self.port, mount=self.mount_port, folder=self.folder,
+            nfs=self.port, mount=self.mount_port, folder=self.folder, lease=self.lease,
             privileged=str(self.privileged).lower()), encoding="utf-8")
         self.processes.append(subprocess.Popen(["rpcbind", "-f", "-w"]))
         await_port(111)

@@ -78,13 +78,15 @@ def missing():
     return ""
 
 
-def make_initramfs(kernel, names, path):
+def make_initramfs(kernel, names, path, programs):
     archive = Initramfs()
     for name in ("proc", "sys", "dev", "tmp", "mnt", "export"):
         archive.folder(name)
     busybox = pathlib.Path(need("busybox", "busybox-static")).read_bytes()
     archive.file("bin/busybox", busybox)
     archive.file("bin/sh", busybox)
+    for program in programs:
+        archive.file(f"bin/{program.name}", program.read_bytes())
     needed = modules(kernel, ("virtio_pci", "virtio_net", *names))
     for module in needed:
         archive.file(f"modules/{module.name}", module.read_bytes())
@@ -94,11 +96,12 @@ def make_initramfs(kernel, names, path):
 
 
 class Linux:
-    def __init__(self, folder, names):
+    def __init__(self, folder, names, programs=()):
+        """With the given static programs in /bin."""
         kernel = unpack_kernel()
         self.kernel = next(kernel.glob("boot/vmlinuz-*"))
         self.initramfs = pathlib.Path(folder) / f"initramfs.{names[0]}"
-        make_initramfs(kernel, names, self.initramfs)
+        make_initramfs(kernel, names, self.initramfs, programs)
 
     def __enter__(self):
         self.port, = free_ports(1)
