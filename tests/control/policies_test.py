@@ -50,7 +50,7 @@ class Policies(unittest.TestCase):
     def test_notes_of_the_default_rule_and_of_inactive_rules(self):
         with Remote(*EXPORT, "--adaptive", "off", "--rule", "start dd jobid={dd.*} rate=5") as it:
             note = it.await_log("rule 'default' limits each class")
-            self.assertIn("10000 operations/s", note)
+            self.assertIn("10,000 operations/s", note)
             self.assertIn("to change it: weir rule change default rate=N", it.weir("status")[1])
             status, _, changed = it.send("PUT", f"{SERVICE}/policies", {"policy": "fifo"})
             self.assertEqual((status, len(changed["notes"])), (200, 1))
