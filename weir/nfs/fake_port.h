@@ -8,8 +8,12 @@
 //   port.memory                       bytes that may be held
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -56,6 +60,12 @@ class FakePort final : public serve::SessionPort {
     connected_to = server.text;
     source = source_of_it;
   }
+  std::size_t send_to_client(std::span<const std::byte> piece) override {
+    return send(session == nullptr ? nullptr : session->to_client(), client_took, piece);
+  }
+  std::size_t send_to_server(std::span<const std::byte> piece) override {
+    return send(session == nullptr ? nullptr : session->to_server(), server_took, piece);
+  }
   bool has_room(std::size_t bytes) const override { return held + bytes <= memory; }
   bool hold(std::size_t bytes) override {
     if (!has_room(bytes)) return false;
@@ -83,8 +93,27 @@ class FakePort final : public serve::SessionPort {
   std::string notes;
   int hang_ups = 0;
   std::map<std::uint64_t, serve::OwnResult> answers;
+  // If set, sockets take up to this many bytes of a piece at once.
+  serve::Session* session = nullptr;
+  std::size_t takes_at_once = 0;
+  std::string client_took;
+  std::string server_took;
 
  private:
+  static void drain(serve::ByteQueue& queue, std::string& into) {
+    for (std::array<iovec, 1> part{}; queue.parts(part) == 1;) {
+      into.append(static_cast<const char*>(part[0].iov_base), part[0].iov_len);
+      queue.drop(part[0].iov_len);
+    }
+  }
+  std::size_t send(serve::ByteQueue* queue, std::string& took, std::span<const std::byte> piece) {
+    if (queue == nullptr) return 0;
+    drain(*queue, took);
+    const std::size_t size = std::min(piece.size(), takes_at_once);
+    took.append(reinterpret_cast<const char*>(piece.data()), size);
+    return size;
+  }
+
   serve::ExportFacts facts_;
 };
 

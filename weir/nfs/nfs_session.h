@@ -133,7 +133,20 @@ class NfsSession final : public serve::Session {
   ByteQueue* to_server() override { return &to_server_; }
   void transferred() override;
   void from_server(Input in) override;
-  bool takes_from_server() const override { return !is_full_; }
+  // The rest of a long message is read when what has arrived is sent: it is not copied then.
+  bool takes_from_server() const override {
+    return !is_full_ && (!is_reply_begun_ || to_client_.empty());
+  }
+  bool takes_from_client() const override { return !is_streaming_ || to_server_.empty(); }
+  std::size_t streamed_from_server() const override {
+    const bool streams = is_reply_begun_ && takes_from_server();
+    return streams ? from_server_.fragment_left() : 0;
+  }
+  std::size_t streamed_from_client() const override {
+    const std::size_t left = from_client_.fragment_left();
+    const bool streams = rest_ == Rest::kToServer && is_begun_ && takes_from_client();
+    return streams && port_.has_room(left) ? left : 0;
+  }
   void server_ended(std::string_view reason) override;
   bool stop() override;
   bool is_settled() const override {
@@ -151,6 +164,20 @@ class NfsSession final : public serve::Session {
     client_.export_name = export_name(gateway_.options().name);
   }
   void connect();
+
+  // Where a writer of records puts bytes: into a queue, but what can be sent at once is.
+  struct ToClient {
+    NfsSession& session;
+    void append(Input bytes) {
+      session.to_client_.append(bytes.subspan(session.port_.send_to_client(bytes)));
+    }
+  };
+  struct ToServer {
+    NfsSession& session;
+    void append(Input bytes) {
+      session.to_server_.append(bytes.subspan(session.port_.send_to_server(bytes)));
+    }
+  };
 
   // ---- from the client ----
   std::optional<Event> take(const RecordEvent& piece, IoRequest& request);

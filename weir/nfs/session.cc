@@ -115,7 +115,7 @@ void NfsSession::wake() {
   const Instant now = port_.now();
   refuse_due(now);
   // It may also be the gateway that does not read.
-  const bool is_read = !stalled_since_ && port_.has_room(0);
+  const bool is_read = !stalled_since_ && port_.has_room(0) && takes_from_client();
   if (from_client_.is_inside() && is_read && now - last_input_ >= kStallMax) {
     port_.note("disconnected: it has stopped within a message");
     has_server_ended_ = true;

@@ -90,11 +90,13 @@ void NfsSession::continue_message(const RecordEvent& piece) {
         arriving_ = nullptr;
       }
       break;
-    case Rest::kToServer:
-      call_writer_.add(to_server_, piece.bytes, piece.is_last);
+    case Rest::kToServer: {
+      ToServer to{*this};
+      call_writer_.add(to, piece.bytes, piece.is_last);
       port_.transfer();
       if (piece.is_last) end_stream();
       break;
+    }
     case Rest::kNowhere:
       break;
   }
@@ -313,7 +315,7 @@ NfsSession::Event NfsSession::next_opaque(Input& in, IoRequest& request) {
 }
 
 void NfsSession::perform_opaque(const IoRequest& request) {
-  to_server_.append(piece_);
+  ToServer{*this}.append(piece_);
   held_ -= piece_.size();
   piece_.clear();
   port_.transfer();

@@ -19,7 +19,7 @@ void NfsSession::from_server(Input in) {
   is_silence_noted_ = false;
   while (!in.empty() && !is_closed_) {
     if (is_opaque_) {
-      to_client_.append(in);
+      ToClient{*this}.append(in);
       replied_ += in.size();
       break;
     }
@@ -40,7 +40,8 @@ void NfsSession::from_server(Input in) {
 bool NfsSession::take_reply(const RecordEvent& piece) {
   if (is_reply_begun_) {
     is_reply_begun_ = !piece.is_last;
-    reply_writer_.add(to_client_, piece.bytes, piece.is_last);
+    ToClient to{*this};
+    reply_writer_.add(to, piece.bytes, piece.is_last);
     return true;
   }
   const auto bytes = reply_head_.add(piece, from_server_);
@@ -63,14 +64,15 @@ void NfsSession::begin_reply(Bytes bytes, bool is_whole) {
   // A reply can only belong to a call that was forwarded to the server.
   const bool is_known = found != calls_.end() && found->second->state == HeldCall::State::kSent;
   if (type != MessageType::kCall && !is_known) ++gateway_.counters().replies_unmatched;
-  if (!is_known) return reply_writer_.begin(to_client_, bytes, length);
+  ToClient to{*this};
+  if (!is_known) return reply_writer_.begin(to, bytes, length);
   const PendingCall& pending = found->second->pending;
   const Reply reply = read_reply(message, pending);
   std::array<std::byte, kAnswerMax> buffer;
   if (const auto mended = mend_reply(buffer, message, pending)) {
     to_client_.append(*mended);
   } else {
-    reply_writer_.begin(to_client_, bytes, length);
+    reply_writer_.begin(to, bytes, length);
   }
   learn(reply);
   if (!mounts_.empty()) learn_export(message, pending.xid);

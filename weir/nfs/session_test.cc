@@ -249,6 +249,35 @@ TEST_F(NfsSessionTest, AnySplitOfTheBytesForwardsTheSame) {
   }
 }
 
+TEST_F(NfsSessionTest, WhatTheSocketsTakeAtOnceIsForwardedInOrder) {
+  port_.session = session_.get();
+  std::uint32_t xid = 0;
+  for (const std::size_t at_once : {std::size_t{1}, std::size_t{10'000}, std::size_t{1} << 20}) {
+    port_.takes_at_once = at_once;
+    port_.server_took.clear();
+    port_.client_took.clear();
+    const std::string write = write_file(++xid, 300'000);
+    ASSERT_EQ(feed(std::string_view(write).substr(0, 30'000)), Event::kNeedBytes);
+    EXPECT_EQ(session_->streamed_from_client(), 0U) << "its turn has not come";
+    perform();
+    EXPECT_FALSE(session_->takes_from_client()) << "its first bytes wait";
+    std::string sent = to_server();
+    EXPECT_EQ(session_->streamed_from_client(), write.size() - 30'000);
+    EXPECT_EQ(feed_pieces(write.substr(30'000)), Event::kNeedBytes);
+    EXPECT_EQ(session_->takes_from_client(), true) << "the message has ended";
+    EXPECT_EQ(sent + port_.server_took + to_server(), write);
+
+    const std::string reply = success_header(xid).u32(0).opaque(std::string(200'000, 'r')).record();
+    from_server(std::string_view(reply).substr(0, 50'000));
+    EXPECT_EQ(session_->takes_from_server(), at_once >= 50'000);
+    EXPECT_EQ(session_->streamed_from_server(), at_once >= 50'000 ? reply.size() - 50'000 : 0);
+    from_server(std::string_view(reply).substr(50'000));
+    EXPECT_TRUE(session_->takes_from_server());
+    EXPECT_EQ(session_->streamed_from_server(), 0U);
+    EXPECT_EQ(port_.client_took + to_client(), reply);
+  }
+}
+
 TEST_F(NfsSessionTest, FragmentsAreJoinedUnlessTheMessageIsLong) {
   const std::string record = get_attributes(1);
   EXPECT_EQ(feed(in_fragments(record, 4)), Event::kNeedBytes);
@@ -323,31 +352,45 @@ TEST_F(NfsSessionTest, AParkedWriteIsHeldAsFarAsThereIsMemory) {
 }
 
 TEST_F(NfsSessionTest, NothingMoreIsTakenFromTheServerThanTheClientReads) {
+  std::uint32_t xid = 0;
+  std::size_t waiting = 0;
+  while (session_->takes_from_server()) {
+    feed(read_file(++xid, 32'768));
+    perform();
+    const std::string data(32'768, 'r');
+    const std::string reply =
+        success_header(xid).u32(0).u32(0).u32(32'768).u32(1).opaque(data).record();
+    from_server(reply);
+    waiting += reply.size();
+  }
+  EXPECT_LE(waiting, (1U << 20) + 40'000);
+  EXPECT_GE(port_.held, (1U << 20) - 40'000);
+  EXPECT_EQ(to_client().size(), waiting);
+  EXPECT_TRUE(session_->takes_from_server());
+  to_server();
+  EXPECT_EQ(port_.held, 0U);
+}
+
+TEST_F(NfsSessionTest, TheRestOfALongReplyIsTakenWhenTheClientHasReadItsBeginning) {
   feed(read_file(1, 4 << 20));
   perform();
   to_server();
   const std::string data(4 << 20, 'r');
   const std::string reply =
       success_header(1).u32(0).u32(0).u32(4 << 20).u32(1).opaque(data).record();
-  std::size_t at = 0;
-  for (; session_->takes_from_server(); at += 32'768) {
-    from_server(std::string_view(reply).substr(at, 32'768));
-  }
-  EXPECT_LE(at, (1U << 20) + 32'768);
-  EXPECT_GE(port_.held, (1U << 20) - 32'768);
+  from_server(std::string_view(reply).substr(0, 32'768));
   EXPECT_EQ(port_.answers[1].moved, weir::Bytes{4 << 20}) << "its first bytes say how much";
+  EXPECT_FALSE(session_->takes_from_server());
   std::string got = to_client();
-  EXPECT_TRUE(session_->takes_from_server());
-  EXPECT_EQ(port_.held, 0U);
   port_.memory = 0;
-  from_server(std::string_view(reply).substr(at, 32'768));
-  from_server(std::string_view(reply).substr(at + 32'768, 32'768));
-  EXPECT_FALSE(session_->takes_from_server()) << "there is no memory for more";
-  got += to_client();
-  EXPECT_TRUE(session_->takes_from_server());
-  from_server(std::string_view(reply).substr(at + 65'536));
-  got += to_client();
-  EXPECT_TRUE(got == reply);
+  for (std::size_t at = got.size(); at < reply.size(); at = got.size()) {
+    ASSERT_TRUE(session_->takes_from_server());
+    from_server(std::string_view(reply).substr(at, 65'536));
+    if (at + 65'536 < reply.size()) EXPECT_FALSE(session_->takes_from_server());
+    got += to_client();
+  }
+  EXPECT_EQ(got, reply);
+  EXPECT_EQ(port_.held, 0U);
   // Memory of replies that the client has not read is released too: see the destructor.
   port_.memory = 1 << 20;
   from_server(success_header(5).raw(std::string(100'000, 'x')).record());

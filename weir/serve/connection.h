@@ -153,6 +153,8 @@ class Connection final : private SessionPort, private Upstream::Owner {
   void set_ends(const Ends& ends) override;
   void connect(const ServerAddress& server, const UpstreamSource& source) override;
   void transfer() override { mark_dirty(); }
+  std::size_t send_to_client(std::span<const std::byte> piece) override;
+  std::size_t send_to_server(std::span<const std::byte> piece) override;
   bool hold(std::size_t bytes) override;
   bool has_room(std::size_t bytes) const override;
   void release(std::size_t bytes) override;
@@ -163,10 +165,12 @@ class Connection final : private SessionPort, private Upstream::Owner {
 
   // ---- Upstream::Owner ----
   void upstream_received(std::span<const std::byte> bytes) override;
+  std::size_t upstream_streams() const override { return session_->streamed_from_server(); }
   void upstream_sent() override;
   void upstream_ended(const std::string& reason) override;
   void upstream_over() override { settle(); }
 
+  void receive_streamed();
   bool is_visible(const ServedExport& served) const;
 
   // ---- bytes in ----

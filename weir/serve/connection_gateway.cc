@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "weir/serve/connection.h"
+#include "weir/serve/send_directly.h"
 
 namespace weir::serve {
 
@@ -40,6 +41,7 @@ void Connection::upstream_received(std::span<const std::byte> bytes) {
 void Connection::upstream_sent() {
   session_->transferred();
   mark_dirty();
+  receive();
 }
 
 void Connection::upstream_ended(const std::string& reason) {
@@ -59,6 +61,23 @@ void Connection::flush_gateway() {
     context_.io->send(socket_.get(), outgoing.message, send_);
   }
   settle();
+}
+
+// More of a message that is forwarded while it arrives.
+void Connection::receive_streamed() {
+  if (state_ != State::kOpen || !rest_.empty()) return;
+  const auto more =
+      receive_more(socket_.get(), context_.large_room, session_->streamed_from_client());
+  if (!more.empty()) use(more);
+}
+
+std::size_t Connection::send_to_client(std::span<const std::byte> piece) {
+  if (state_ == State::kClosed || send_.is_pending) return 0;
+  return send_directly(socket_.get(), *session_->to_client(), piece);
+}
+
+std::size_t Connection::send_to_server(std::span<const std::byte> piece) {
+  return upstream_ == nullptr ? 0 : upstream_->send_directly(piece);
 }
 
 bool Connection::hold(std::size_t bytes) {

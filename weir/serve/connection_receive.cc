@@ -29,6 +29,7 @@ void Connection::receive() {
   if (state_ == State::kHandshake && !(greeting_->out.empty() && greeting_->sending.empty()))
     return;
   if (state_ == State::kHandshake && tls_ != nullptr && tls_->has_output()) return;
+  if (upstream_ != nullptr && !session_->takes_from_client()) return;  // until it is sent
   if (writing_ == nullptr && !has_room_for_request()) return wait_for_room();
   receive_.is_pending = true;
   const std::uint32_t left = writing_ != nullptr ? payload_left_ : 0;
@@ -69,6 +70,7 @@ void Connection::received(host::Operation& io, const host::Completion& completio
   }
   self.feed(self.context_.io->received(completion));
   self.context_.io->give_back(completion);
+  if (self.upstream_ != nullptr) self.receive_streamed();
   self.receive();
 }
 

@@ -313,7 +313,8 @@ struct LoopContext {
   Ring<IncomingPayload, &IncomingPayload::link> payloads;  // the one unchecked for longest is first
   Heap<Alarm, Instant, &Alarm::hook> alarms;
   std::vector<std::unique_ptr<Outgoing>> outgoing;
-  std::size_t outgoing_used = 0;  // of this turn
+  std::size_t outgoing_used = 0;      // of this turn
+  std::vector<std::byte> large_room;  // of gateways, for receive_more()
 
   Outgoing& next_outgoing();
   // Counts bytes that are sent in this turn.

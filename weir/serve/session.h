@@ -127,6 +127,10 @@ class SessionPort {
   virtual void connect(const ServerAddress& /*server*/, const UpstreamSource& /*source*/) {}
   // There are bytes in to_client() or to_server(), or from_server() may be called again.
   virtual void transfer() {}
+  // Sends what is in to_client() or to_server(), and then the piece, if that is possible at once.
+  // Returns how much of the piece was sent: the rest has to be appended (send_directly.h).
+  virtual std::size_t send_to_client(std::span<const std::byte> /*piece*/) { return 0; }
+  virtual std::size_t send_to_server(std::span<const std::byte> /*piece*/) { return 0; }
   // Charges this much memory to the connection. False: there is not enough.
   virtual bool hold(std::size_t /*bytes*/) { return true; }
   // Whether hold() would succeed.
@@ -186,8 +190,14 @@ class Session {
   // Bytes of one of the two were sent.
   virtual void transferred() {}
   virtual void from_server(Input /*in*/) {}
-  // False: too much waits for the client; SessionPort::transfer() asks again.
+  // False: what waits for the client has to be sent first; SessionPort::transfer() asks again.
   virtual bool takes_from_server() const { return true; }
+  // False: what waits for the server has to be sent first.
+  virtual bool takes_from_client() const { return true; }
+  // How many of the next bytes belong to a message that is forwarded while it arrives: more of them
+  // than usual may be received at once.
+  virtual std::size_t streamed_from_server() const { return 0; }
+  virtual std::size_t streamed_from_client() const { return 0; }
   // The server has closed the connection, or it cannot be reached.
   virtual void server_ended(std::string_view /*reason*/) {}
   // The server of this session is stopping. True: nothing more is read from the client. False: the

@@ -14,6 +14,7 @@
 #include "weir/base/assert.h"
 #include "weir/serve/listen.h"
 #include "weir/serve/proxy_header.h"
+#include "weir/serve/send_directly.h"
 
 namespace weir::serve {
 namespace {
@@ -163,6 +164,10 @@ void Upstream::received(host::Operation& io, const host::Completion& completion)
   if (completion.result <= 0) return self.fail(-completion.result);
   self.owner_.upstream_received(self.context_.io->received(completion));
   self.context_.io->give_back(completion);
+  if (self.state_ != State::kOpen) return;
+  const auto more =
+      receive_more(self.socket_.get(), self.context_.large_room, self.owner_.upstream_streams());
+  if (!more.empty()) self.owner_.upstream_received(more);
 }
 
 void Upstream::flush() {
@@ -173,6 +178,11 @@ void Upstream::flush() {
   outgoing.message.msg_iovlen = out_.parts(outgoing.parts);
   send_.is_pending = true;
   context_.io->send(socket_.get(), outgoing.message, send_);
+}
+
+std::size_t Upstream::send_directly(std::span<const std::byte> piece) {
+  if (state_ != State::kOpen || send_.is_pending) return 0;
+  return serve::send_directly(socket_.get(), out_, piece);
 }
 
 void Upstream::sent(host::Operation& io, const host::Completion& completion) {

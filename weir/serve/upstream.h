@@ -5,6 +5,7 @@
 //
 //   upstream.connect(address, source)   received(), room() and ended() of the owner follow
 //   upstream.flush()                    sends what is in `out`
+//   upstream.send_directly(piece)       sends `out` and a piece, as much as is possible at once
 //   upstream.receive()                  asks for more bytes; one received() or ended() follows
 //   upstream.close()                    with a reset, so that its port can be used again at once
 //
@@ -51,6 +52,8 @@ class Upstream {
   class Owner {
    public:
     virtual void upstream_received(std::span<const std::byte> bytes) = 0;
+    // How many of the next bytes may be received at once, beyond the usual.
+    virtual std::size_t upstream_streams() const = 0;
     // Bytes of `out` were sent.
     virtual void upstream_sent() = 0;
     virtual void upstream_ended(const std::string& reason) = 0;
@@ -72,6 +75,8 @@ class Upstream {
   // ended() follows if it fails.
   void connect(const ServerAddress& address, const UpstreamSource& source);
   void flush();
+  // Returns how much of the piece was sent.
+  std::size_t send_directly(std::span<const std::byte> piece);
   void receive();
   void close();
   bool is_over() const { return !receive_.is_pending && !send_.is_pending; }

@@ -77,6 +77,8 @@ class RecordReader {
   std::optional<std::uint32_t> message_length() const;
   // The maximum length of the current message: its length if known, otherwise record_max.
   std::uint32_t message_length_max() const { return message_length().value_or(record_max_); }
+  // How many of the next bytes belong to the current fragment.
+  std::uint32_t fragment_left() const { return left_; }
   // Whether a message has started and not ended.
   bool is_inside() const { return mark_size_ > 0 || fragments_ > 0; }
 

@@ -15,10 +15,13 @@
 // Nothing is copied; results point into the message. Not thread-safe, no allocation.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <span>
+
+#include "weir/base/big_endian.h"
 
 namespace weir::nfs {
 
@@ -51,18 +54,35 @@ class XdrReader {
   XdrReader() = default;
   explicit XdrReader(const MessageView& message);
 
-  std::uint32_t u32();
-  std::uint64_t u64();
-  void skip(std::uint64_t bytes);
-  Bytes fixed(std::uint32_t bytes);
+  std::uint32_t u32() {
+    const std::byte* place = take(4);
+    return place == nullptr ? 0 : load_be<std::uint32_t>(place);
+  }
+  std::uint64_t u64() {
+    const std::byte* place = take(8);
+    return place == nullptr ? 0 : load_be<std::uint64_t>(place);
+  }
+  void skip(std::uint64_t bytes) { take(bytes); }
+  Bytes fixed(std::uint32_t bytes) {
+    const std::byte* place = take(bytes);
+    return place == nullptr ? Bytes{} : Bytes(place, bytes);
+  }
   // A length, that many bytes, and zeros up to a multiple of 4, which are not checked. Longer than
   // `max`: kUnknown.
-  Bytes opaque(std::uint32_t max = std::numeric_limits<std::uint32_t>::max());
+  Bytes opaque(std::uint32_t max = std::numeric_limits<std::uint32_t>::max()) {
+    const std::uint32_t length = u32();
+    if (good() && length > max) state_ = XdrState::kUnknown;
+    const std::byte* place = take(padded(length));
+    return place == nullptr ? Bytes{} : Bytes(place, length);
+  }
   // Skips an opaque and returns its length, which is valid even if the bytes have not arrived; the
   // state is then kMissing.
   std::uint32_t payload();
   // Reads at most this many bytes from here on; payloads are not counted.
-  void set_bound(std::uint64_t bytes) { bound_ = position_ + bytes; }
+  void set_bound(std::uint64_t bytes) {
+    bound_ = position_ + bytes;
+    end_ = std::min<std::uint64_t>(message_.bytes.size(), bound_);
+  }
   // For callers that find a value they cannot accept. REQUIRES: state != kGood.
   void fail(XdrState state);
 
@@ -79,10 +99,23 @@ class XdrReader {
   }
 
  private:
-  const std::byte* take(std::uint64_t bytes);
+  static constexpr std::uint64_t padded(std::uint32_t bytes) {
+    return (std::uint64_t{bytes} + 3) / 4 * 4;
+  }
+  // Skips this many bytes and returns their position; nullptr if they are not all available.
+  const std::byte* take(std::uint64_t bytes) {
+    if (!good()) return nullptr;
+    if (bytes > end_ - position_) [[unlikely]]
+      return fail_to_take(bytes);
+    const std::byte* place = message_.bytes.data() + position_;
+    position_ += bytes;
+    return place;
+  }
+  const std::byte* fail_to_take(std::uint64_t bytes);
 
   MessageView message_;
   std::size_t position_ = 0;
+  std::uint64_t end_ = 0;  // of what has arrived and is within the bound
   std::uint64_t bound_ = std::numeric_limits<std::uint64_t>::max();
   XdrState state_ = XdrState::kGood;
 };
