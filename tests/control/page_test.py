@@ -21,7 +21,9 @@ import unittest
 from remote import READ, RELEASE, Remote, request, simple_reply
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "cluster"), str(HERE.parent / "lustre")]
+sys.path[:0] = [str(HERE.parent / one) for one in ("cluster", "lustre", "nfs")]
+import ganesha  # noqa: E402
+import rpc  # noqa: E402
 import tree  # noqa: E402
 from world import World  # noqa: E402
 
@@ -246,9 +248,24 @@ class Page(unittest.TestCase):
         self.assertRegex(seen["groups"], r"(?s)turns\s+cluster.*epoch\s+\d+ of term 1.*"
                                          r"near\s+\d+.*far\s+\d+.*others\s+\d+")
         self.assertRegex(seen["gateways"], r"<b>nfs</b> to server\s+calls\s+12\.3k")
-        self.assertRegex(seen["exports"], r"a\s+responds")
+        self.assertRegex(seen["exports"], r"a\s+ost_io\s+\w.*\s\S+ [kMG]?B\s+responds")
         self.assertEqual(seen["html"], 0, "a name became HTML")
         self.assertEqual(set(seen["fits"].values()), {True}, seen["fits"])
+
+    def test_an_nfs_gateway(self):
+        with rpc.Stub() as stub, ganesha.Gateway(
+                stub.port, "--control-tcp", "127.0.0.1:0", "--control-token",
+                self.folder / "token", binary=RELEASE) as gateway, \
+                rpc.Client(gateway.port) as client:
+            client.send(*(rpc.getattr3(xid, b"handle", uid=1000) for xid in range(20)))
+            for _ in range(20):
+                client.reply()
+            seen = self.look(self.url(gateway.control_port), "gateway")
+        self.assertRegex(seen["gateways"], r"(?s)nfs\s+\w.*calls.*\s20\s")
+        self.assertRegex(seen["classes"], r"uid\.1000")
+        self.assertRegex(seen["exports"], r"another server")
+        self.assertEqual(set(seen["fits"].values()), {True}, seen["fits"])
+        self.assertEqual(seen["poor"], [])
 
     def test_a_lustre_driver(self):
         nodes = self.folder / "nodes"
@@ -318,6 +335,9 @@ class Page(unittest.TestCase):
             browser.stdin.write("\n")
             browser.stdin.flush()
         live = seen()
+        self.assertGreaterEqual(live["first"].pop("rows"), 3, "live before there are data")
+        self.assertEqual(live["first"], {"charts": 2, "rules": 1})
+        self.assertEqual(live["keys"], {"moved": True, "kept": True, "arrow": True})
         self.assertNotEqual(live["ops"], "0")
         self.assertEqual(live["html"], 0, "a name became HTML, in a table or a chart")
         self.assertEqual(live["dark"], "rgb(18, 22, 28)")
@@ -339,6 +359,13 @@ class Page(unittest.TestCase):
         self.assertEqual(ruled["limit"], "20 ops/s, 1 MB/s")
         self.assertIn("'jobid={dd.*}' matches", ruled["explained"])
         self.assertIn("the limit of its rule", ruled["explained"])
+        told = ruled["told"]
+        for name in ("class", "rule", "limit"):  # the others change from one reading to the next
+            text = next(one["text"] for one in told["facts"] if one["name"] == name)
+            self.assertIn(text.partition(";")[0], ruled["explained"], "the same words")
+        self.assertIn(told["verdict"].partition(";")[0], ruled["explained"])
+        for one in told["delays"]["causes"]:
+            self.assertIn(one["text"], ruled["explained"])
         self.assertTrue(ruled["closed"])
         go_on()
         self.assertEqual(seen()["step"], "edited")

@@ -3,6 +3,7 @@
 // Looks at the console in Chromium, and prints what it finds as JSON.
 //   node views.mjs MODULES URL FOLDER colours     the contrast of every text that is shown
 //   node views.mjs MODULES URL FOLDER cluster     the views of a cluster, groups and NFS gateways
+//   node views.mjs MODULES URL FOLDER gateway     a gateway of weir nfs
 //   node views.mjs MODULES URL FOLDER lustre      the services of weir lustre run
 //   node views.mjs MODULES URL FOLDER sizes       a server without classes; after a line on standard
 //                                                 input, one with 300
@@ -121,6 +122,14 @@ async function lookAtCluster(page) {
   say({ ...shown, html, fits });
 }
 
+async function lookAtGateway(page) {
+  await page.waitForFunction(() => $('gateways').querySelector('tbody').rows.length > 2 &&
+    state.classes.some((one) => one.served > 0) && state.status, null, { timeout });
+  const text = (id) => page.locator('#' + id).innerText();
+  say({ gateways: await text('gateways'), exports: await text('exports'), classes: await text('classes'),
+    fits: await shots(page, 'nfs'), poor: (await page.evaluate(poorContrasts)).poor });
+}
+
 // Takes screenshots and tells whether the page is as wide as the window.
 async function shots(page, name) {
   const fits = {};
@@ -160,7 +169,7 @@ async function lookAtSizes(page) {
 
 async function sleep(page) {
   const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
-  await page.waitForFunction(() => state.history && state.last, null, { timeout });
+  await page.waitForFunction(() => $('state').textContent === 'live', null, { timeout });
   const first = { state: await page.locator('#state').innerText() };
   await page.evaluate(() => {
     globalThis.slept = 0;
@@ -186,7 +195,8 @@ const browser = await chromium.launch({ executablePath: '/usr/bin/chromium', arg
 try {
   const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
   if (what !== 'cluster') await page.goto(url);
-  await { colours: lookAtColours, cluster: lookAtCluster, lustre: lookAtLustre, sizes: lookAtSizes, sleep }[what](page);
+  await { colours: lookAtColours, cluster: lookAtCluster, gateway: lookAtGateway,
+    lustre: lookAtLustre, sizes: lookAtSizes, sleep }[what](page);
 } finally {
   await browser.close();
 }
