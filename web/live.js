@@ -234,6 +234,7 @@ async function readHistory() {
   if (service !== state.service) return;
   state.history = history;
   drawCharts();
+  paintSwatches();
   if (!isLost()) sayLive();
 }
 
@@ -266,7 +267,8 @@ function update() {
   const interval = $('range').value === '15' ? 15 : 2;  // drawing is most of the work
   if (!state.history || state.updates % interval === 0) once('history', readHistory);
   if (state.updates % 5 === 0) once('jobs', readJobs);
-  if (state.updates % 10 === 0) once('rest', readRest);
+  // The second time soon: at first no rates are known.
+  if (state.updates % 10 === 0 || state.updates === 3) once('rest', readRest);
   ++state.updates;
 }
 
@@ -340,9 +342,17 @@ function classLine(name) {
   return line;
 }
 
+// In the colours of the charts.
+function paintSwatches() {
+  const charted = (state.history?.classes ?? []).map((one) => one.class);
+  for (const [name, line] of state.rows) {
+    const colour = charted.indexOf(name);
+    line.cells[0].firstChild.style.background = colour < 0 ? 'transparent' : colours[colour];
+  }
+}
+
 function drawClasses() {
   const body = $('classes').tBodies[0];
-  const charted = (state.history?.classes ?? []).map((one) => one.class);
   const focused = body.contains(document.activeElement) ? document.activeElement : null;
   const rows = new Map();
   state.classes.forEach((one, place) => {
@@ -357,13 +367,12 @@ function drawClasses() {
       cell.firstChild.value = fill ?? 0;
       cell.firstChild.ariaLabel = 'Fill of the bucket';
     });
-    const colour = charted.indexOf(one.class);
-    line.cells[0].firstChild.style.background = colour < 0 ? 'transparent' : colours[colour];
     if (body.rows[place] !== line) body.insertBefore(line, body.rows[place] ?? null);
     rows.set(one.class, line);
   });
   while (body.rows.length > state.classes.length) body.rows[body.rows.length - 1].remove();
   state.rows = rows;
+  paintSwatches();
   if (focused !== document.activeElement && focused?.isConnected) {
     focused.focus({ preventScroll: true });  // a row that is moved loses it
   }

@@ -161,7 +161,12 @@ try {
   const back = await page.locator('#state').innerText();
   const marks = await page.locator('#marks').textContent();
   const markup = await page.locator('main b').count();
-  await step({ step: 'many', readOnly, rows, busy, back, problems, marks, html: markup });
+  const [charted, swatches] = await page.evaluate(() => {
+    const lines = [...state.rows].filter(([name]) => state.history.classes.some((one) => one.class === name));
+    const hasColour = ([, line]) => line.cells[0].firstChild.style.background !== 'transparent';
+    return [lines.length, lines.filter(hasColour).length];
+  });
+  await step({ step: 'many', readOnly, rows, busy, back, problems, marks, charted, swatches, html: markup });
 
   // The server has ended.
   await page.waitForSelector('#state.lost', { timeout });

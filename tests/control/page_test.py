@@ -257,11 +257,12 @@ class Page(unittest.TestCase):
                 stub.port, "--control-tcp", "127.0.0.1:0", "--control-token",
                 self.folder / "token", binary=RELEASE) as gateway, \
                 rpc.Client(gateway.port) as client:
-            client.send(*(rpc.getattr3(xid, b"handle", uid=1000) for xid in range(20)))
-            for _ in range(20):
+            client.send(rpc.null(100), *(rpc.getattr3(xid, b"handle") for xid in range(20)))
+            for _ in range(21):
                 client.reply()
             seen = self.look(self.url(gateway.control_port), "gateway")
-        self.assertRegex(seen["gateways"], r"(?s)nfs\s+\w.*calls.*\s20\s")
+        self.assertRegex(seen["gateways"],
+                         r"(?s)nfs\s+Calls of clients\s+21\s.*Calls that are neither.*\s1$")
         self.assertRegex(seen["classes"], r"uid\.1000")
         self.assertRegex(seen["exports"], r"another server")
         self.assertEqual(set(seen["fits"].values()), {True}, seen["fits"])
@@ -379,9 +380,12 @@ class Page(unittest.TestCase):
         self.assertEqual(many["rows"], 50)
         self.assertIn("jobid={<b>*}", many["marks"])
         self.assertEqual(many["html"], 0, "a condition became HTML, in a rule or a mark")
+        print(f"{many['busy']:.1f} ms of the browser in a second", file=sys.stderr)
         self.assertLess(many["busy"], 50, "milliseconds of the browser in a second")
         self.assertEqual(many["back"], "live")
         self.assertEqual(many["problems"], [])
+        self.assertGreaterEqual(many["charted"], 2)
+        self.assertEqual(many["swatches"], many["charted"], "classes have the colours of charts")
         for load in loads:
             load.end()
         it.process.terminate()

@@ -111,6 +111,7 @@ async function lookAtCluster(page) {
   });
   await page.goto(url);
   await page.waitForFunction(() => $('slices').tBodies[0].rows.length === 2 &&
+    [...$('slices').tBodies[0].rows].some((row) => row.cells[4].textContent.includes('%')) &&
     $('gateways').querySelector('tbody').rows.length, null, { timeout });
   await page.waitForFunction(() => $('groups').querySelector('tbody').rows.length === 3,
     null, { timeout });
@@ -123,7 +124,7 @@ async function lookAtCluster(page) {
 }
 
 async function lookAtGateway(page) {
-  await page.waitForFunction(() => $('gateways').querySelector('tbody').rows.length > 2 &&
+  await page.waitForFunction(() => $('gateways').querySelector('tbody').rows.length >= 2 &&
     state.classes.some((one) => one.served > 0) && state.status, null, { timeout });
   const text = (id) => page.locator('#' + id).innerText();
   say({ gateways: await text('gateways'), exports: await text('exports'), classes: await text('classes'),

@@ -293,16 +293,15 @@ bool has_rivals(const ServiceSnapshot& service, const JobSnapshot& job) {
 const RuleSnapshot* weighing_rule(const ServiceSnapshot& service, const Explained& explained) {
   const RuleSnapshot* const rule =
       explained.found == nullptr ? nullptr : rule_of(service, explained.found->rule);
-  if (rule == nullptr) return nullptr;
-  const std::string limits = " " + rule->limits;
-  return limits.find(" weight=") == std::string::npos ? nullptr : rule;
+  return rule == nullptr || rule->weight == 0 ? nullptr : rule;
 }
 
 // The command that would enlarge its share; none for requests without a job.
 std::string larger_share(const JobSnapshot& job, const RuleSnapshot* weighing) {
   if (weighing != nullptr) {
-    return fmt::format("weir rule change {} weight={}", weighing->name,
-                       std::min<std::uint64_t>(2 * job.weight, kWeightMax));
+    RuleKeys more;
+    more.weight = static_cast<std::uint32_t>(std::min<std::uint64_t>(2 * job.weight, kWeightMax));
+    return "weir rule " + print(change_of(weighing->name, more));
   }
   if (job.job.empty() || job.weight != job.nodes) return "";
   return fmt::format("weir job set {} {}", shell_word(printable_id(job.job.text())), 2 * job.nodes);

@@ -163,7 +163,7 @@ TEST(Explain, AWeightIsChangedWhereItWasSet) {
   Verdict told = world.verdict(world.waited(Delay::kShare));
   EXPECT_EQ(told.text, "dd.0 uses all of its share of the capacity, 400 operations/s for weight 5");
   EXPECT_EQ(told.cure, "") << "it is not known which rule has set it";
-  world.service().rules.push_back({.name = "dd", .limits = "rate=100 weight=5"});
+  world.service().rules.push_back({.name = "dd", .weight = 5});
   told = world.verdict(world.waited(Delay::kShare));
   EXPECT_EQ(told.text,
             "dd.0 uses all of its share of the capacity, 400 operations/s for weight 5 of rule "

@@ -135,23 +135,22 @@ void add_rules(ServiceSnapshot& shot, const Target& target, const serve::KeptRul
     for (const Rule* const rule : rules->rules(head).rules()) {
       // A rule for both heads is listed once.
       if (rule->heads() == Heads::kBoth && head == Head::kHigh) continue;
+      Limits limits = rule->limits();
+      if (limits.rate_in_force() > 0) limits.rate = limits.rate_in_force();
       RuleSnapshot one{.name = rule->name(),
                        .conditions = rule->conds(),
-                       .limits = rule->limits().summary(),
+                       .limits = limits.summary(),
                        .heads = std::string(name_of(rule->heads() == Heads::kBoth ? Heads::kBoth
                                                     : head == Head::kRegular      ? Heads::kRegular
                                                                                   : Heads::kHigh)),
                        .layer = rule->layer(),
-                       .rate = rule->limits().rate_in_force(),
+                       .rate = limits.rate_in_force(),
+                       .weight = limits.weight.value_or(0),
                        .classes = rule->refs()};
-      if (rule->limits().bps) {
-        one.bps = tokens_in(*rule->limits().bps, std::chrono::seconds{1}).count();
-      }
+      if (limits.bps) one.bps = tokens_in(*limits.bps, std::chrono::seconds{1}).count();
       if (rule->is_default() && !rules->limits_by_default()) {
         one.limits.clear();
         one.rate = 0;
-      } else if (!rule->limits().rate && one.rate > 0) {  // the rate of a rule without one
-        one.limits.insert(0, fmt::format("rate={}{}", one.rate, one.limits.empty() ? "" : " "));
       }
       if (book != nullptr && is_temporary(*book, rule->name(), head)) one.state = "temporary";
       add_rule(shot, std::move(one));

@@ -113,6 +113,7 @@ struct RuleSnapshot {
   unsigned layer = 0;
   std::uint64_t rate = 0;
   std::uint64_t bps = 0;
+  std::uint64_t weight = 0;  // of the shares of its jobs; 0: their nodes count
   std::uint64_t classes = 0;
   // "active"; "temporary": does not exist, or differs, after a restart; "inactive": kept, but not
   // in effect.
