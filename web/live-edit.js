@@ -172,6 +172,12 @@ async function tryEdit() {
   return done;
 }
 
+function namesOf(rules) {
+  const most = 10;
+  const names = rules.slice(0, most).map((one) => one.rule).join(', ');
+  return rules.length > most ? `${names} and ${rules.length - most} others` : names;
+}
+
 async function applyEdit() {
   const { edit } = state;
   $('edit-apply').disabled = true;
@@ -185,10 +191,12 @@ async function applyEdit() {
     return once('jobs', readJobs);
   }
   if (status !== 409) return answerEdit(problemText(json), true);
-  const rules = await readJson(servicePath('rules'));
-  const now = rules ? (await rules.json()).find((one) => one.rule === edit.rule?.rule) : null;
+  const answer = await readJson(servicePath('rules'));
+  const rules = answer ? await answer.json() : [];
+  const now = rules.find((one) => one.rule === edit.rule?.rule);
   const isPossible = await tryEdit();
-  const newer = edit.verb === 'job' || edit.verb === 'start' ? ''
+  const newer = edit.verb === 'job' ? ''
+    : edit.verb === 'start' ? ` Rules now: ${namesOf(rules)}.`
     : now ? ` Rule ${now.rule} now has: ${keysOf(now) || 'no limits'}.` : ` Rule ${edit.rule.rule} is gone.`;
   const why = isPossible ? ' Check the effect below and apply again.' : ` ${$('edit-answer').textContent}`;
   answerEdit(`Nothing was changed: the configuration was changed by somebody else.${newer}${why}`, true);

@@ -356,7 +356,7 @@ class Page(unittest.TestCase):
         self.assertEqual(it.weir("rule", "start", "other", "jobid={<b>*}", "rate=5")[0], 0)
         go_on()
         ruled = seen()
-        self.assertIn("Nothing was changed", ruled["lost"])
+        self.assertRegex(ruled["lost"], "^Nothing was changed.* Rules now: other, default[.]")
         self.assertEqual(ruled["limit"], "20 ops/s, 1 MB/s")
         self.assertIn("'jobid={dd.*}' matches", ruled["explained"])
         self.assertIn("the limit of its rule", ruled["explained"])
