@@ -106,6 +106,7 @@ class Report(unittest.TestCase):
         self.check(page)
         self.assertEqual(page.figures["windows"]["series"], 3)
         result = json.loads((self.folder / "out/result.json").read_text(encoding="utf-8"))
+        self.assertIn("500 ms over the limit: intervals above 100 %", page.text)
         over = {one["policy"]: one["over_limit"] for one in result["policies"]}
         for policy, one in over.items():
             self.assertIn(f"{one['above']} of {one['windows']}", page.text, policy)

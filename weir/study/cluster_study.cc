@@ -250,7 +250,8 @@ Result<void> write_cluster_limit(const ClusterLimitStudy& study, const std::stri
       "The limit over time",
       "Requests of all servers in an interval of 500 ms, as a part of the limit. A policy is right "
       "if this is at most 100 % (and the bucket's depth), and good if it is near 100 % while the "
-      "load is high. slices: the limit is divided in every epoch, by demand. fixed: every server "
+      "load is high. 500 ms over the limit: intervals above 100 %, of which one begins every "
+      "100 ms. slices: the limit is divided in every epoch, by demand. fixed: every server "
       "always has limit / servers. each: every server has the whole limit. The first second, in "
       "which servers join, does not count in the table.");
   windows["table"] = limit_table(study);
