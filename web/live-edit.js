@@ -5,61 +5,37 @@
 
 // ---- explaining ----
 
-const causes = {
-  limit: 'the limit of its rule', share: 'its share of the capacity',
-  root: 'the rate of the whole target',
-  slot: 'a free slot of the device', order: 'requests of others, which go first',
-};
-
-// Of how long a request waited and took, with the part of each cause.
-function drawDelays(it) {
-  const row = (words, ns, part) => {
-    const line = rowOfTexts([words, time(ns), part === null ? '' : `${(100 * part).toFixed(0)} %`]);
+// Words and numbers are those of the server, so that they are the same in weir explain. Each cause
+// with its part of the wait.
+function drawDelays(delays) {
+  const hides = !delays?.causes.length;
+  $('delays').hidden = hides;
+  $('delays-title').hidden = !delays;
+  $('delays-title').textContent = delays?.text ?? '';
+  if (hides) return;
+  $('delays').tBodies[0].replaceChildren(...delays.causes.map((one) => {
+    const isWait = !['device', 'all'].includes(one.cause);
+    const part = delays.wait_ns ? one.total_ns / delays.wait_ns : 0;
+    const line = rowOfTexts([one.text, one.each, one.total, isWait ? `${(100 * part).toFixed(0)} %` : '']);
     const cell = line.insertCell();
     cell.className = 'bar';
-    if (part !== null) {
+    if (isWait) {
       const bar = document.createElement('span');
       bar.style.width = `${100 * part}%`;
       cell.append(bar);
     }
     return line;
-  };
-  $('delays').hidden = $('delays-title').hidden = !it.delays;
-  if (!it.delays) return;
-  const { requests, wait_ns, device_requests, device_ns } = it.delays;
-  const each = (ns) => ns / Math.max(requests, 1);
-  const lines = Object.entries(causes).map(([cause, words]) => {
-    const ns = it.delays[cause + '_ns'];
-    return row(words, each(ns), wait_ns ? ns / wait_ns : 0);
-  });
-  if (device_requests) {
-    const device = device_ns / device_requests;
-    lines.push(row('the device, after the wait', device, null),
-      row('in all, as the client sees it', device + each(wait_ns), null));
-  }
-  $('delays').tBodies[0].replaceChildren(...lines);
+  }));
 }
 
 function drawExplanation(it) {
   const numbers = $('numbers');
-  const { delays } = it;
   $('reason').textContent = it.verdict;
   $('cure').hidden = !it.cure;
   $('cure-command').textContent = it.cure ?? '';
-  fact(numbers, 'class', `${it.class} of service ${it.service}, policy ${it.policy}`);
-  fact(numbers, 'rule', `${it.rule}: ${it.reason}`);
-  fact(numbers, 'limit', limitText(it.rate, it.bps,
-    `rule '${it.rule}' sets none; other layers, the share and the capacity may`));
-  if (it.rate) fact(numbers, 'bucket', `${short(it.level)} of ${counted(it.depth, 'operation')}`);
-  if (it.bps) fact(numbers, 'bucket of bytes', `${size(it.byte_level)} of ${size(it.byte_depth)}`);
-  if (it.limited_by && it.limited_by !== it.class) fact(numbers, 'held by', `the bucket of ${it.limited_by}`);
-  if (it.capacity !== null) fact(numbers, 'capacity', plain(inUnit(it.capacity, it.capacity_unit)));
-  fact(numbers, 'served', `${counted(it.served, 'request')}, ${size(it.bytes)}; ${short(it.waiting)} waiting now`);
-  fact(numbers, 'waits', delays ? `${counted(delays.requests, 'request')} waited ` +
-    `${time(delays.wait_ns / Math.max(delays.requests, 1))} on average in the last ` +
-    `${time(delays.window_ns)}, ${time(delays.wait_ns)} in total` : 'not measured: too many classes are busy');
+  for (const { name, text } of it.facts) fact(numbers, name, text);
   if (it.standing.length) fact(numbers, `job ${it.job.job}`, it.standing.join('; '));
-  drawDelays(it);
+  drawDelays(it.delays);
 }
 
 async function explain(name) {
@@ -165,7 +141,7 @@ async function tryRule() {
   if (!json.has_rules) parts.push('the policy has no rules: the rule will be kept, but inactive');
   drawEffects(parts.join('; '), ['Class', 'Becomes', 'Limit now', 'Limit then'],
     json.classes.map((one) => [one.class, one.becomes ?? 'no class in this layer',
-      limitText(one.rate, one.bps), limitText(one.rate_after, one.bps_after)]));
+      limitText(one.rate, one.bps, '–'), limitText(one.rate_after, one.bps_after, '–')]));
   return true;
 }
 
@@ -196,6 +172,12 @@ async function tryEdit() {
   return done;
 }
 
+function namesOf(rules) {
+  const most = 10;
+  const names = rules.slice(0, most).map((one) => one.rule).join(', ');
+  return rules.length > most ? `${names} and ${rules.length - most} others` : names;
+}
+
 async function applyEdit() {
   const { edit } = state;
   $('edit-apply').disabled = true;
@@ -209,10 +191,12 @@ async function applyEdit() {
     return once('jobs', readJobs);
   }
   if (status !== 409) return answerEdit(problemText(json), true);
-  const rules = await readJson(servicePath('rules'));
-  const now = rules ? (await rules.json()).find((one) => one.rule === edit.rule?.rule) : null;
+  const answer = await readJson(servicePath('rules'));
+  const rules = answer ? await answer.json() : [];
+  const now = rules.find((one) => one.rule === edit.rule?.rule);
   const isPossible = await tryEdit();
-  const newer = edit.verb === 'job' || edit.verb === 'start' ? ''
+  const newer = edit.verb === 'job' ? ''
+    : edit.verb === 'start' ? ` Rules now: ${namesOf(rules)}.`
     : now ? ` Rule ${now.rule} now has: ${keysOf(now) || 'no limits'}.` : ` Rule ${edit.rule.rule} is gone.`;
   const why = isPossible ? ' Check the effect below and apply again.' : ` ${$('edit-answer').textContent}`;
   answerEdit(`Nothing was changed: the configuration was changed by somebody else.${newer}${why}`, true);

@@ -17,15 +17,16 @@ function drawGroups(groups) {
 }
 
 function drawServer() {
-  const { memory, io, version, threads, exports, hung_exports: hung, counters } = state.status;
+  const { memory, io, version, threads, stores, hung_exports: hung, counters } = state.status;
   facts($('server-facts'), [['version', version], ['I/O', io], ['threads', threads.length],
     ['memory', `${size(memory.used)} of ${size(memory.limit)}`],
     ['requests', short(counters.requests)], ['store errors', short(counters.store_errors)]]);
   const stuck = new Map(hung.map((one) => [one.export, one]));
-  $('exports').querySelector('tbody').replaceChildren(...exports.map((name) => {
-    const one = stuck.get(name);
-    const line = rowOfTexts([name, one ? `hangs for ${time(one.silent_ns)}: ${one.unfinished} ` +
-      `requests unfinished, ${one.kept} wait` : 'responds']);
+  $('exports').querySelector('tbody').replaceChildren(...stores.slice(0, 500).map((store) => {
+    const one = stuck.get(store.export);
+    const line = rowOfTexts([store.export, store.service, store.store, store.bytes ? size(store.bytes) : '–',
+      one ? `hangs for ${time(one.silent_ns)}: ${counted(one.unfinished, 'request')} unfinished, ` +
+        `${short(one.kept)} wait` : store.read_only ? 'responds, read-only' : 'responds']);
     line.className = one ? 'lost' : '';
     return line;
   }));
@@ -123,8 +124,8 @@ async function followDriver() {
       const answer = await request('/v1/lustre');
       if (answer.status === 401) return say(needsToken, true);
       state.driver = await answer.json();
-      say('live');
       if (!document.hidden) drawDriver();
+      say('live');
     } catch (error) {
       console.debug(error);
       say('driver not reachable; retrying' +

@@ -22,7 +22,7 @@ const $ = (id) => document.getElementById(id);
 const state = {
   service: '', last: null, status: null, sort: 'recent_served', filter: '', offset: 0, count: 0,
   classes: [], rows: new Map(), history: null, charts: {}, shape: '', namespace: '', locks: [],
-  lockCharts: {}, jobs: [], reading: null, heardAt: 0, updates: 0, edit: null,
+  lockCharts: {}, jobs: [], hasClasses: false, reading: null, heardAt: 0, updates: 0, edit: null,
 };
 
 // A request on a connection that died while the machine slept would wait for minutes.
@@ -125,8 +125,15 @@ function take(event) {
   state.heardAt = Date.now();
   takeLocks(event);
   state.last = event;
-  if ($('state').textContent !== 'live') say('live');
+  sayLive();
   if (!document.hidden) update();
+}
+
+const isLost = () => $('state').className === 'lost';
+// Not before classes and charts are there too, or the page would look complete without them.
+function sayLive() {
+  const text = state.history && state.hasClasses ? 'live' : 'loading';
+  if ($('state').textContent !== text) say(text);
 }
 
 // Data of the lock charts, for the selected namespace.
@@ -212,7 +219,9 @@ async function readClasses() {
   state.count = Number(answer.headers.get('Weir-Count'));
   if (state.offset && state.offset >= state.count) return turnTo(0);
   state.classes = classes;
+  state.hasClasses = true;
   drawClasses();
+  if (!isLost()) sayLive();
 }
 
 async function readHistory() {
@@ -225,6 +234,8 @@ async function readHistory() {
   if (service !== state.service) return;
   state.history = history;
   drawCharts();
+  paintSwatches();
+  if (!isLost()) sayLive();
 }
 
 async function readJobs() {
@@ -256,7 +267,8 @@ function update() {
   const interval = $('range').value === '15' ? 15 : 2;  // drawing is most of the work
   if (!state.history || state.updates % interval === 0) once('history', readHistory);
   if (state.updates % 5 === 0) once('jobs', readJobs);
-  if (state.updates % 10 === 0) once('rest', readRest);
+  // The second time soon: at first no rates are known.
+  if (state.updates % 10 === 0 || state.updates === 3) once('rest', readRest);
   ++state.updates;
 }
 
@@ -330,9 +342,18 @@ function classLine(name) {
   return line;
 }
 
+// In the colours of the charts.
+function paintSwatches() {
+  const charted = (state.history?.classes ?? []).map((one) => one.class);
+  for (const [name, line] of state.rows) {
+    const colour = charted.indexOf(name);
+    line.cells[0].firstChild.style.background = colour < 0 ? 'transparent' : colours[colour];
+  }
+}
+
 function drawClasses() {
   const body = $('classes').tBodies[0];
-  const charted = (state.history?.classes ?? []).map((one) => one.class);
+  const focused = body.contains(document.activeElement) ? document.activeElement : null;
   const rows = new Map();
   state.classes.forEach((one, place) => {
     const line = state.rows.get(one.class) ?? classLine(one.class);
@@ -346,13 +367,15 @@ function drawClasses() {
       cell.firstChild.value = fill ?? 0;
       cell.firstChild.ariaLabel = 'Fill of the bucket';
     });
-    const colour = charted.indexOf(one.class);
-    line.cells[0].firstChild.style.background = colour < 0 ? 'transparent' : colours[colour];
     if (body.rows[place] !== line) body.insertBefore(line, body.rows[place] ?? null);
     rows.set(one.class, line);
   });
   while (body.rows.length > state.classes.length) body.rows[body.rows.length - 1].remove();
   state.rows = rows;
+  paintSwatches();
+  if (focused !== document.activeElement && focused?.isConnected) {
+    focused.focus({ preventScroll: true });  // a row that is moved loses it
+  }
   const first = state.classes.length ? state.offset + 1 : 0;
   const place = state.count === 0 ? (state.filter ? 'no class has this text in its name' : 'no classes yet')
     : `${first}–${state.offset + state.classes.length} of ${state.count.toLocaleString()}`;

@@ -4,50 +4,33 @@
 
 const appetites = [...new Set(study.runs.map(run => run.appetite))];
 
-function element(name, attributes, text) {
-  return (["svg", "path", "line", "text", "circle"].includes(name) ? node : html)(name, attributes, null, text);
-}
-
-// A figure with lines of [x, y], both axes from `low` on; scales may be logarithmic.
-function figure(id, caption, lines, axes) {
-  const W = 480, H = 260, L = 58, R = 12, T = 10, B = 34;
+// A figure with lines or points [x, y]; scales may be logarithmic.
+function figure(parent, { id, title, lines, x, y, mark, hasPoints }) {
+  const svg = frame(parent, id, title);
+  const box = boxOf(H);
   const put = (axis, from, to) => {
     const warp = axis.log ? Math.log10 : value => value;
-    const [a, b] = [warp(axis.low), warp(axis.high)];
-    return value => from + (warp(Math.max(value, axis.low)) - a) / (b - a || 1) * (to - from);
+    const map = scale(warp(axis.low), warp(axis.high), from, to);
+    return value => map(warp(Math.max(value, axis.low)));
   };
-  const x = put(axes.x, L, W - R), y = put(axes.y, H - B, T);
-  const box = element("figure", {id});
-  const svg = element("svg", {viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": caption,
-                              "font-size": 11, fill: css("--soft")});
-  box.append(element("figcaption", {}, caption), svg);
-  for (const value of axes.y.ticks) {
-    svg.append(element("line", {x1: L, x2: W - R, y1: y(value), y2: y(value),
-                                stroke: "var(--line)"}),
-               element("text", {x: L - 6, y: y(value) + 4, "text-anchor": "end"},
-                       axes.y.name(value)));
-  }
-  for (const value of axes.x.ticks) {
-    svg.append(element("text", {x: x(value), y: H - B + 16, "text-anchor": "middle"},
-                       axes.x.name(value)));
-  }
-  svg.append(element("text", {x: W - R, y: H - 4, "text-anchor": "end"}, axes.x.title));
+  const across = put(x, box.left, box.right), up = put(y, box.bottom, box.top);
+  axes(svg, box, { ticks: y.ticks, map: up }, y.title, y.name);
+  const text = { "text-anchor": "middle", "font-size": 13, fill: css("--soft") };
+  for (const value of x.ticks) node("text", { ...text, x: across(value), y: box.bottom + 19 }, svg, x.name(value));
+  node("text", { ...text, x: (box.left + box.right) / 2, y: box.bottom + 38 }, svg, x.title);
   const path = (points, join) =>
-    "M" + points.map(([a, b]) => `${x(a).toFixed(1)},${y(b).toFixed(1)}`).join(join);
+    "M" + points.map(([a, b]) => `${across(a).toFixed(1)},${up(b).toFixed(1)}`).join(join);
   for (const line of lines) {
     // A point is a stroke of length 0.
-    const shape = axes.points
-      ? {d: path(line.points, "h0M") + "h0", "stroke-width": 4, "stroke-linecap": "round",
-         "stroke-opacity": .6}
-      : {d: path(line.points, "L"), "stroke-width": 1.8};
-    svg.append(element("path", {"class": "series", fill: "none", stroke: policyColour(line.policy),
-                                ...shape}));
+    const shape = hasPoints
+      ? { d: path(line.points, "h0M") + "h0", "stroke-width": 4, "stroke-linecap": "round", "stroke-opacity": .6 }
+      : { d: path(line.points, "L"), "stroke-width": 2.4 };
+    node("path", { class: "series", fill: "none", stroke: policyColour(line.policy), ...shape }, svg);
   }
-  if (axes.mark) {
-    svg.append(element("path", {"class": "mark", d: path(axes.mark, "L"), fill: "none",
-                                stroke: "var(--soft)", "stroke-dasharray": "5 4"}));
+  if (mark) {
+    node("path", { class: "mark", d: path(mark, "L"), fill: "none", stroke: css("--soft"),
+      "stroke-dasharray": "5 4" }, svg);
   }
-  return box;
 }
 
 const short = value => value >= 1e6 ? value / 1e6 + " M" : value >= 1e3 ? value / 1e3 + " k"
@@ -84,6 +67,12 @@ function draw(body) {
     ["lost", run => run.lost]];
   tableOf(body, columns.map(([name]) => name), study.runs.map(run => columns.map(([, value]) => value(run))));
 
+  notes(body, ["Least, mean and most: granted locks, of the limit. Ever: the most at any time.",
+    "Off its share: how far the locks of the worst client are from its share, which is proportional to the " +
+    "square root of its rate of use.",
+    "Hits: uses that needed no message. Dropped for volume: locks that clients gave up because of the volume. " +
+    "Lost: locks lost because a lease expired or a replay failed."]);
+
   for (const appetite of appetites) {
     const runs = study.runs.filter(run => run.appetite === appetite);
     const length = Math.max(...runs.map(run => run.granted.length));
@@ -93,23 +82,22 @@ function draw(body) {
     // The square root of the rate, scaled to the total of the first policy.
     const held = [...runs[0].held].sort((a, b) => a[0] - b[0]);
     const sum = pick => held.reduce((all, one) => all + pick(one), 0);
-    const scale = sum(one => one[1]) / sum(one => Math.sqrt(one[0]));
+    const scaled = sum(one => one[1]) / sum(one => Math.sqrt(one[0]));
     const grid = section(body, `Appetite: ${appetite}`, "",
       parent => legendOf(parent, runs.map(run => [run.policy, policyColour(run.policy)])));
     const line = (run, points) => ({policy: run.policy, points});
-    grid.append(
-      figure(`granted-${appetite}`, "Granted locks, percent of the limit",
-             runs.map(run => line(run, run.granted.map((g, i) => [i + 1, g / study.limit]))),
-             {x: seconds, mark: [[0, 1], [length, 1]],
-              y: {low: 0, high: shares[shares.length - 1], ticks: shares,
-                  name: value => Math.round(value * 100) + " %"}}),
-      figure(`volume-${appetite}`, "Volume",
-             runs.map(run => line(run, run.volume.map((v, i) => [i + 1, v]))),
-             {x: seconds, y: logarithmic(runs.flatMap(run => run.volume), "")}),
-      figure(`held-${appetite}`, "Locks of a client by its rate of use; dashed: proportional to the square root of the rate",
-             runs.map(run => line(run, run.held)),
-             {points: true, mark: held.map(([rate]) => [rate, scale * Math.sqrt(rate)]), x: logarithmic(runs.flatMap(run => run.held.map(h => h[0])), "uses per second"),
-              y: logarithmic(runs.flatMap(run => run.held.map(h => h[1])), "")}));
+    figure(grid, { id: `granted-${appetite}`, title: "Granted locks", x: seconds, mark: [[0, 1], [length, 1]],
+      lines: runs.map(run => line(run, run.granted.map((g, i) => [i + 1, g / study.limit]))),
+      y: { low: 0, high: shares[shares.length - 1], ticks: shares, title: "of the limit",
+           name: value => Math.round(value * 100) + " %" } });
+    figure(grid, { id: `volume-${appetite}`, title: "Volume", x: seconds,
+      lines: runs.map(run => line(run, run.volume.map((v, i) => [i + 1, v]))),
+      y: logarithmic(runs.flatMap(run => run.volume), "volume, logarithmic") });
+    figure(grid, { id: `held-${appetite}`, title: "Locks of a client by its rate of use", hasPoints: true,
+      lines: runs.map(run => line(run, run.held)), mark: held.map(([rate]) => [rate, scaled * Math.sqrt(rate)]),
+      x: logarithmic(runs.flatMap(run => run.held.map(h => h[0])), "uses per second"),
+      y: logarithmic(runs.flatMap(run => run.held.map(h => h[1])),
+                     "locks; dashed: proportional to the square root of the rate") });
   }
 }
 show(draw, "Made by weir sim.");

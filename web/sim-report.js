@@ -40,7 +40,8 @@ function summary(parent) {
   html("h2", {}, parent, "At a glance");
   html("p", { class: "note" }, parent, "Share and entitlement: of all that was served, and by nodes, over the " +
     "time in which every continuous job has work. A job that asks for less than its entitlement gets less. " +
-    "Record: tokens lent (+) or borrowed (–) at the end. Jain: index of fairness over what each job got / its " +
+    "Record: tokens lent (+) or borrowed (–) at the end. Utilisation: what was served, of what the capacity " +
+    "allows. Jain: index of fairness over what each job got / its " +
     "fair part, which is the same for each node, but never more than the job asked for; 1 if all got " +
     "their fair part, 1/n if one of n jobs got everything, – if the demand is not known.");
   const table = html("table", { id: "summary" }, html("div", { class: "scroll" }, parent));

@@ -13,7 +13,6 @@
 
 #include "weir/base/nearest.h"
 #include "weir/base/quote.h"
-#include "weir/control/words.h"
 
 namespace weir::app {
 namespace {
@@ -159,99 +158,51 @@ void show_status(const Json& status) {
   }
 }
 
-std::string measured_words(const Json& count) {
-  return control::count_words(control::three_digits(count.get<std::uint64_t>()));
-}
-
-std::string time_of(const Json& ns) { return control::time_words(ns.get<std::uint64_t>()); }
-
-// Of each request, and of all in the window.
-void show_delays(const Json& delays) {
-  if (delays.is_null()) {
-    fmt::print("delays    not measured: too many classes are busy\n");
-    return;
+// Of each request and of all in the window, with the part of the wait.
+void show_causes(const Json& delays) {
+  fmt::print("{}\n", delays["text"].get<std::string>());
+  if (delays["causes"].empty()) return;
+  const double wait = delays["wait_ns"].get<double>();
+  fmt::print("  {:<6} {:>9} {:>9}\n", "", "each", "total");
+  for (const Json& one : delays["causes"]) {
+    const auto cause = one["cause"].get<std::string>();
+    const bool is_wait = cause != "device" && cause != "all";
+    const double part = wait > 0 ? 100 * one["total_ns"].get<double>() / wait : 0;
+    fmt::print("  {:<6} {:>9} {:>9} {:>6}  {}\n", cause, one["each"].get<std::string>(),
+               one["total"].get<std::string>(), is_wait ? fmt::format("{:.0f} %", part) : "",
+               one["text"].get<std::string>());
   }
-  const auto requests = delays["requests"].get<std::uint64_t>();
-  const auto all = delays["wait_ns"].get<std::uint64_t>();
-  const auto each = [&](std::uint64_t ns) { return requests == 0 ? 0 : ns / requests; };
-  fmt::print("last {}: {} requests waited {} on average ({} in total), because:\n",
-             time_of(delays["window_ns"]), measured_words(delays["requests"]),
-             control::time_words(each(all)), control::time_words(all));
-  static constexpr std::array<std::pair<const char*, const char*>, 5> kCauses = {
-      {{"limit", "the limit of its rule"},
-       {"share", "its share of the capacity"},
-       {"root", "the rate of the whole target"},
-       {"slot", "a free slot of the device"},
-       {"order", "requests of others, which go first"}}};
-  for (const auto& [key, what] : kCauses) {
-    const auto ns = delays[std::string(key) + "_ns"].get<std::uint64_t>();
-    fmt::print("  {:<6} {:>9} {:>4.0f} %  {}\n", key, control::time_words(each(ns)),
-               all > 0 ? static_cast<double>(ns) * 100 / static_cast<double>(all) : 0, what);
-  }
-  const auto done = delays["device_requests"].get<std::uint64_t>();
-  if (done == 0) return;
-  const std::uint64_t device = delays["device_ns"].get<std::uint64_t>() / done;
-  fmt::print("  device {:>9}         the device, after the wait: {} for a request in all\n",
-             control::time_words(device), control::time_words(device + each(all)));
-}
-
-void show_limits(const Json& it) {
-  const auto number = [&](const char* key) { return it[key].get<std::uint64_t>(); };
-  if (number("rate") > 0) {
-    fmt::print("limit     {}; bucket {} of {}\n", control::rate_words(number("rate"), "operations"),
-               control::count_words(number("level")), control::count_words(number("depth")));
-  }
-  if (number("bps") > 0) {
-    fmt::print("limit     {}; bucket {} of {} bytes\n", control::bandwidth_words(number("bps")),
-               control::count_words(number("byte_level")),
-               control::count_words(number("byte_depth")));
-  }
-  if (number("rate") == 0 && number("bps") == 0) {
-    fmt::print("limit     rule {} sets none; other layers, the share and the capacity may\n",
-               quote(it["rule"].get<std::string>()));
-  }
-  if (it["capacity"].is_null()) return;
-  const auto capacity = it["capacity"].get<std::uint64_t>();
-  const auto unit = it["capacity_unit"].get<std::string>();
-  fmt::print(
-      "capacity  {} of service {}\n",
-      unit == "bytes" ? control::bandwidth_words(capacity) : control::rate_words(capacity, unit),
-      it["service"].get<std::string>());
 }
 
 void show_explanation(const Json& it) {
   fmt::print("{}\n", it["verdict"].get<std::string>());
   if (!it["cure"].is_null()) fmt::print("to change it: {}\n", it["cure"].get<std::string>());
-  fmt::print("\nclass     {} of service {}, policy {}\n", it["class"].get<std::string>(),
-             it["service"].get<std::string>(), it["policy"].get<std::string>());
-  fmt::print("rule      {}: {}\n", it["rule"].get<std::string>(), it["reason"].get<std::string>());
-  show_limits(it);
-  if (const auto reserve = it["reserve"].get<double>(); reserve > 0) {
-    fmt::print("reserved  {}{}/s, which go before requests of others\n", short_number(reserve),
-               it["reserve_unit"] == "bytes" ? "B" : " operations");
+  fmt::print("\n");
+  for (const Json& fact : it["facts"]) {
+    fmt::print("{:<9} {}\n", fact["name"].get<std::string>(), fact["text"].get<std::string>());
   }
-  fmt::print("served    {} requests, {}; {} waiting now\n", measured_words(it["served"]),
-             control::size_words(it["bytes"].get<std::uint64_t>()), measured_words(it["waiting"]));
-  show_delays(it["delays"]);
-  if (!it.contains("job")) return;
+  if (!it["delays"].is_null()) show_causes(it["delays"]);
   if (it["standing"].empty()) return;
   fmt::print("job       {}\n", it["job"]["job"].get<std::string>());
   for (const Json& sentence : it["standing"]) fmt::print("  {}\n", sentence.get<std::string>());
-  for (const auto& [key, what] : {std::pair{"debtors", "debtors"}, {"lenders", "lenders"}}) {
-    std::string line;
-    for (const Json& one : it[key]) {
-      line += fmt::format(" {} ({})", one["job"].get<std::string>(), measured_words(one["tokens"]));
-    }
-    if (!line.empty()) fmt::print("  {:<7}{}\n", what, line);
-  }
 }
 
+// Without a loan, a record is that of the allocations of periods: then 0 would look like a mistake.
 void show_ledger(const Json& accounts) {
+  bool has_gaps = false;
   fmt::print("{:<32} {:>12} {:>12} {:>12}\n", "JOB", "RECORD", "LENT", "BORROWED");
   for (const Json& one : accounts) {
-    fmt::print("{:<32} {:>12} {:>12} {:>12}\n", one["job"].get<std::string>(),
-               one["record"].get<std::int64_t>(), one["lent"].get<std::uint64_t>(),
-               one["borrowed"].get<std::uint64_t>());
+    const auto record = one["record"].get<std::int64_t>();
+    const auto lent = one["lent"].get<std::uint64_t>();
+    const auto borrowed = one["borrowed"].get<std::uint64_t>();
+    const bool has_loans = lent > 0 || borrowed > 0;
+    has_gaps |= record != 0 && !has_loans;
+    fmt::print("{:<32} {:>12} {:>12} {:>12}\n", one["job"].get<std::string>(), record,
+               has_loans ? std::to_string(lent) : "-", has_loans ? std::to_string(borrowed) : "-");
+  }
+  if (has_gaps) {
+    fmt::print(
+        "-: no loans within periods; the record comes from the allocations of the periods\n");
   }
 }
 

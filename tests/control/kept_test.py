@@ -89,7 +89,7 @@ class Kept(unittest.TestCase):
             it.lctl("set_param", f"{RULE_PARAM}=change cli rate=33")
             names = [("mortal", "rate=5", "temporary"), ("kept", "rate=4", "active"),
                      ("cli", "rate=33", "temporary"), ("c0", "rate=2", "active"),
-                     ("f0", "rate=9", "active"), ("default", "", "active")]
+                     ("f0", "rate=9", "active"), ("default", "rate=10000", "active")]
             self.assertEqual(self.shown(it), names)
             status, _, body = it.send("PUT", POLICIES, {"policy": "fifo"})
             self.assertEqual(status, 200)
@@ -103,7 +103,7 @@ class Kept(unittest.TestCase):
             self.assertIn("active again", told)
             kept = [("kept", "rate=4", "active"), ("cli", "rate=3", "active"),
                     ("c0", "rate=2", "active"), ("f0", "rate=9", "active"),
-                    ("default", "", "active")]
+                    ("default", "rate=10000", "active")]
             self.assertEqual(self.shown(it), kept)
             # Rules of the file still belong to the file.
             self.edit("start f0 jobid={f0} rate=1", "start f1 jobid={f1} rate=6")

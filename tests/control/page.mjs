@@ -30,11 +30,33 @@ try {
   const cell = (name, column) => page.locator(`${row(name)} td`).nth(column).innerText();
   const shot = (name, whole = true) => page.screenshot({ path: `${folder}/${name}.png`, fullPage: whole });
 
+  // What is there when the page first says that it is live.
+  await page.addInitScript(() => {
+    new MutationObserver(() => {
+      if (globalThis.atLive || document.getElementById('state')?.textContent !== 'live') return;
+      globalThis.atLive = { rows: document.querySelectorAll('#classes tbody tr').length,
+        charts: document.querySelectorAll('#throughput canvas, #wait canvas').length,
+        rules: document.querySelectorAll('#rules tbody tr').length };
+    }).observe(document, { subtree: true, childList: true, characterData: true });
+  });
   await page.goto(url);
   await page.waitForSelector(row('default/dd.0'), { timeout });
+  const first = await page.waitForFunction(() => globalThis.atLive, null, { timeout })
+    .then((handle) => handle.jsonValue());
   await page.waitForFunction(() => state.history?.classes.length === 3, null, { timeout });
   await page.waitForFunction((row) => document.querySelector(row).cells[1].textContent > '0',
     row('default/dd.0'), { timeout });
+  const keys = await page.evaluate(() => {
+    const rowAt = (place) => $('classes').tBodies[0].rows[place];
+    const last = rowAt(2);
+    last.focus();
+    state.classes.reverse();
+    drawClasses();
+    return { moved: rowAt(0) === last, kept: document.activeElement === last };
+  });
+  await page.keyboard.press('ArrowDown');
+  keys.arrow = await page.evaluate(() => document.activeElement?.matches('#classes tbody tr') &&
+    document.activeElement.previousElementSibling !== null);
   await shot('light');
   await page.emulateMedia({ colorScheme: 'dark' });
   await page.waitForTimeout(1500);
@@ -51,7 +73,7 @@ try {
   const names = await page.evaluate(() => [...document.querySelectorAll('[role=img]')]
     .filter((one) => one.checkVisibility()).map((one) => one.getAttribute('aria-labelledby')
       .split(' ').map((id) => $(id).textContent).join(' ')));
-  await step({ step: 'live', dark, html, narrow, names, ops: await cell('default/dd.0', 1) });
+  await step({ step: 'live', first, keys, dark, html, narrow, names, ops: await cell('default/dd.0', 1) });
 
   // A rule from the page, with a dry run; another administrator is faster.
   await page.locator('#start-rule').click();
@@ -79,10 +101,14 @@ try {
   await page.keyboard.press('Enter');
   await page.waitForSelector('#explanation[open]', { timeout });
   const explained = await page.locator('#explanation').innerText();
+  const told = await page.evaluate(async () => {
+    const query = new URLSearchParams({ name: 'slow/dd.0', service: state.service });
+    return await (await request('/v1/explain?' + query)).json();
+  });
   await shot('explanation', false);
   await page.keyboard.press('Escape');
   const closed = await page.locator('#explanation[open]').count() === 0;
-  await step({ step: 'ruled', lost, explained, closed, limit: await cell('slow/dd.0', 6) });
+  await step({ step: 'ruled', lost, explained, told, closed, limit: await cell('slow/dd.0', 6) });
 
   // A job's size, and the end of the rule.
   await page.waitForSelector('#jobs [data-job="ior.1"]', { timeout });
@@ -135,7 +161,12 @@ try {
   const back = await page.locator('#state').innerText();
   const marks = await page.locator('#marks').textContent();
   const markup = await page.locator('main b').count();
-  await step({ step: 'many', readOnly, rows, busy, back, problems, marks, html: markup });
+  const [charted, swatches] = await page.evaluate(() => {
+    const lines = [...state.rows].filter(([name]) => state.history.classes.some((one) => one.class === name));
+    const hasColour = ([, line]) => line.cells[0].firstChild.style.background !== 'transparent';
+    return [lines.length, lines.filter(hasColour).length];
+  });
+  await step({ step: 'many', readOnly, rows, busy, back, problems, marks, charted, swatches, html: markup });
 
   // The server has ended.
   await page.waitForSelector('#state.lost', { timeout });

@@ -21,7 +21,9 @@ import unittest
 from remote import READ, RELEASE, Remote, request, simple_reply
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "cluster"), str(HERE.parent / "lustre")]
+sys.path[:0] = [str(HERE.parent / one) for one in ("cluster", "lustre", "nfs")]
+import ganesha  # noqa: E402
+import rpc  # noqa: E402
 import tree  # noqa: E402
 from world import World  # noqa: E402
 
@@ -246,9 +248,25 @@ class Page(unittest.TestCase):
         self.assertRegex(seen["groups"], r"(?s)turns\s+cluster.*epoch\s+\d+ of term 1.*"
                                          r"near\s+\d+.*far\s+\d+.*others\s+\d+")
         self.assertRegex(seen["gateways"], r"<b>nfs</b> to server\s+calls\s+12\.3k")
-        self.assertRegex(seen["exports"], r"a\s+responds")
+        self.assertRegex(seen["exports"], r"a\s+ost_io\s+\w.*\s\S+ [kMG]?B\s+responds")
         self.assertEqual(seen["html"], 0, "a name became HTML")
         self.assertEqual(set(seen["fits"].values()), {True}, seen["fits"])
+
+    def test_an_nfs_gateway(self):
+        with rpc.Stub() as stub, ganesha.Gateway(
+                stub.port, "--control-tcp", "127.0.0.1:0", "--control-token",
+                self.folder / "token", binary=RELEASE) as gateway, \
+                rpc.Client(gateway.port) as client:
+            client.send(rpc.null(100), *(rpc.getattr3(xid, b"handle") for xid in range(20)))
+            for _ in range(21):
+                client.reply()
+            seen = self.look(self.url(gateway.control_port), "gateway")
+        self.assertRegex(seen["gateways"],
+                         r"(?s)nfs\s+Calls of clients\s+21\s.*Calls that are neither.*\s1$")
+        self.assertRegex(seen["classes"], r"uid\.1000")
+        self.assertRegex(seen["exports"], r"another server")
+        self.assertEqual(set(seen["fits"].values()), {True}, seen["fits"])
+        self.assertEqual(seen["poor"], [])
 
     def test_a_lustre_driver(self):
         nodes = self.folder / "nodes"
@@ -318,6 +336,9 @@ class Page(unittest.TestCase):
             browser.stdin.write("\n")
             browser.stdin.flush()
         live = seen()
+        self.assertGreaterEqual(live["first"].pop("rows"), 3, "live before there are data")
+        self.assertEqual(live["first"], {"charts": 2, "rules": 1})
+        self.assertEqual(live["keys"], {"moved": True, "kept": True, "arrow": True})
         self.assertNotEqual(live["ops"], "0")
         self.assertEqual(live["html"], 0, "a name became HTML, in a table or a chart")
         self.assertEqual(live["dark"], "rgb(18, 22, 28)")
@@ -335,10 +356,17 @@ class Page(unittest.TestCase):
         self.assertEqual(it.weir("rule", "start", "other", "jobid={<b>*}", "rate=5")[0], 0)
         go_on()
         ruled = seen()
-        self.assertIn("Nothing was changed", ruled["lost"])
+        self.assertRegex(ruled["lost"], "^Nothing was changed.* Rules now: other, default[.]")
         self.assertEqual(ruled["limit"], "20 ops/s, 1 MB/s")
         self.assertIn("'jobid={dd.*}' matches", ruled["explained"])
         self.assertIn("the limit of its rule", ruled["explained"])
+        told = ruled["told"]
+        for name in ("class", "rule", "limit"):  # the others change from one reading to the next
+            text = next(one["text"] for one in told["facts"] if one["name"] == name)
+            self.assertIn(text.partition(";")[0], ruled["explained"], "the same words")
+        self.assertIn(told["verdict"].partition(";")[0], ruled["explained"])
+        for one in told["delays"]["causes"]:
+            self.assertIn(one["text"], ruled["explained"])
         self.assertTrue(ruled["closed"])
         go_on()
         self.assertEqual(seen()["step"], "edited")
@@ -352,9 +380,12 @@ class Page(unittest.TestCase):
         self.assertEqual(many["rows"], 50)
         self.assertIn("jobid={<b>*}", many["marks"])
         self.assertEqual(many["html"], 0, "a condition became HTML, in a rule or a mark")
+        print(f"{many['busy']:.1f} ms of the browser in a second", file=sys.stderr)
         self.assertLess(many["busy"], 50, "milliseconds of the browser in a second")
         self.assertEqual(many["back"], "live")
         self.assertEqual(many["problems"], [])
+        self.assertGreaterEqual(many["charted"], 2)
+        self.assertEqual(many["swatches"], many["charted"], "classes have the colours of charts")
         for load in loads:
             load.end()
         it.process.terminate()

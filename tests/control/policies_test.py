@@ -51,12 +51,15 @@ class Policies(unittest.TestCase):
         with Remote(*EXPORT, "--adaptive", "off", "--rule", "start dd jobid={dd.*} rate=5") as it:
             note = it.await_log("rule 'default' limits each class")
             self.assertIn("10,000 operations/s", note)
+            self.assertRegex(it.weir("rule", "list")[1], r"default +rate=10000 ")
             self.assertIn("to change it: weir rule change default rate=N", it.weir("status")[1])
             status, _, changed = it.send("PUT", f"{SERVICE}/policies", {"policy": "fifo"})
             self.assertEqual((status, len(changed["notes"])), (200, 1))
             self.assertIn("dd", changed["notes"][0])
             self.assertEqual(it.get(SERVICE)["notes"],
                              ["kept, but inactive under policy fifo: rule dd"])
+            rules = {one["rule"]: one for one in it.get(f"{SERVICE}/rules")}
+            self.assertEqual((rules["dd"]["state"], rules["dd"]["rate"]), ("inactive", 5))
             it.send("PUT", f"{SERVICE}/policies", {"policy": "tbf jobid"})
             it.weir("rule", "change", "default", "rate=20000")
             self.assertEqual(it.get(SERVICE)["notes"], [])
@@ -169,8 +172,17 @@ class Answers(unittest.TestCase):
                                         r"\(50 operations/s for all its requests together\)$")
                 self.assertRegex(cure, r"^to change it: weir rule change one rate=\d+$")
                 self.assertRegex(out, r"last [0-9.]+ m?s: 200 requests waited [0-9.]+ m?s on "
-                                      r"average \([0-9.]+ s in total\), because:")
-            told = json.loads(it.weir("explain", "wide", "--json")[1])
+                                      r"average, because:\n +each +total\n"
+                                      r"  limit +[0-9.]+ m?s +[0-9.]+ s +\d+ %  the limit of its")
+            # What is printed is what the API and so the page have.
+            told, out = (it.weir("explain", "wide", *more)[1] for more in (("--json",), ()))
+            told = json.loads(told)
+            self.assertTrue(out.startswith(told["verdict"].partition(";")[0]), out)
+            for one in told["facts"]:
+                text = "" if one["name"] == "served" else one["text"].partition(";")[0]
+                self.assertIn(f"\n{one['name']:<9} {text}", out)
+            for one in told["delays"]["causes"]:
+                self.assertIn(one["text"], out)
             self.assertEqual(told["cause"], "limit")
             self.assertRegex(told["cure"], r"^weir rule change wide bps=200")
             self.assertIn("rule 'wide' (100 kB/s)", told["verdict"])

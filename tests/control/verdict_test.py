@@ -160,7 +160,7 @@ class Verdicts(Asking):
         it = self.serve(*PLAIN, "--capacity", "300")
         self.load(it, "dd.0")
         self.expect(it, "dd.0", "root", r"service ost_io is at its capacity of 300 operations/s, "
-                                        r"which dd\.0 shares with other jobs")
+                                        r"of which dd\.0 gets all that other jobs leave$")
 
     def test_others_go_first(self):
         it = self.serve("--export", "a=shaped:iops=200:memory:16MiB", "--adaptive", "off",
@@ -233,6 +233,33 @@ class Names(Asking):
             status, _, error = it.weir("explain", name)
             self.assertEqual(status, 66, error)
             self.assertIn(why, error)
+
+    def test_clients_and_users_whose_classes_are_by_job(self):
+        it = self.serve(*PLAIN, "--rule", "start dd jobid={dd.*} rate=100")
+        self.load(it, "dd.0/uid=1000")
+        self.load(it, "ior.1/uid=1001", "--rate_iops=50", depth=1, tcp=True)
+        for name, start in (("client=0@lo", "client 0@lo runs one job: "),
+                            ("uid=1000", "uid 1000 runs one job: ")):
+            self.expect(it, name, "limit",
+                        rf"{start}dd\.0 is limited by rule 'dd' \(100 operations/s\)",
+                        "weir rule change dd rate=200")
+        for name, start in (("client=127.0.0.1@tcp", "client 127.0.0.1@tcp runs one job: "),
+                            ("uid=1001", "uid 1001 runs one job: ")):
+            self.expect(it, name, "none", f"{start}ior.1 is not throttled")
+        self.load(it, "dd.1/uid=1000")
+        self.expect(it, "uid=1000", "limit",
+                    r"uid 1000 runs 2 jobs, of which dd\.[01] waits most: dd\.[01] is limited",
+                    "weir rule change dd rate=200")
+
+    def test_a_weight_is_changed_where_it_was_set(self):
+        it = self.serve(*MEMORY, "--capacity", "1000",
+                        "--rule", "start light jobid={light} rate=5000 weight=1",
+                        "--rule", "start heavy jobid={heavy} rate=5000 weight=9")
+        self.load(it, "heavy", depth=64)
+        self.load(it, "light", depth=64)
+        self.expect(it, "light", "share", r"light uses all of its share of the capacity, \d+ "
+                                          r"operations/s for weight 1 of rule 'light'",
+                    "weir rule change light weight=2")
 
     def test_a_user_without_a_claim_is_the_job_of_that_user(self):
         it = self.serve(*PLAIN, "--rule", "start users jobid={uid.*} rate=100")

@@ -3,6 +3,7 @@
 // Looks at the console in Chromium, and prints what it finds as JSON.
 //   node views.mjs MODULES URL FOLDER colours     the contrast of every text that is shown
 //   node views.mjs MODULES URL FOLDER cluster     the views of a cluster, groups and NFS gateways
+//   node views.mjs MODULES URL FOLDER gateway     a gateway of weir nfs
 //   node views.mjs MODULES URL FOLDER lustre      the services of weir lustre run
 //   node views.mjs MODULES URL FOLDER sizes       a server without classes; after a line on standard
 //                                                 input, one with 300
@@ -110,6 +111,7 @@ async function lookAtCluster(page) {
   });
   await page.goto(url);
   await page.waitForFunction(() => $('slices').tBodies[0].rows.length === 2 &&
+    [...$('slices').tBodies[0].rows].some((row) => row.cells[4].textContent.includes('%')) &&
     $('gateways').querySelector('tbody').rows.length, null, { timeout });
   await page.waitForFunction(() => $('groups').querySelector('tbody').rows.length === 3,
     null, { timeout });
@@ -122,6 +124,14 @@ async function lookAtCluster(page) {
   const html = await page.locator('main b').count();
   const fits = await shots(page, 'cluster');
   say({ ...shown, html, fits });
+}
+
+async function lookAtGateway(page) {
+  await page.waitForFunction(() => $('gateways').querySelector('tbody').rows.length >= 2 &&
+    state.classes.some((one) => one.served > 0) && state.status, null, { timeout });
+  const text = (id) => page.locator('#' + id).innerText();
+  say({ gateways: await text('gateways'), exports: await text('exports'), classes: await text('classes'),
+    fits: await shots(page, 'nfs'), poor: (await page.evaluate(poorContrasts)).poor });
 }
 
 // Takes screenshots and tells whether the page is as wide as the window.
@@ -163,7 +173,7 @@ async function lookAtSizes(page) {
 
 async function sleep(page) {
   const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
-  await page.waitForFunction(() => state.history && state.last, null, { timeout });
+  await page.waitForFunction(() => $('state').textContent === 'live', null, { timeout });
   const first = { state: await page.locator('#state').innerText() };
   await page.evaluate(() => {
     globalThis.slept = 0;
@@ -189,7 +199,8 @@ const browser = await chromium.launch({ executablePath: '/usr/bin/chromium', arg
 try {
   const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
   if (what !== 'cluster') await page.goto(url);
-  await { colours: lookAtColours, cluster: lookAtCluster, lustre: lookAtLustre, sizes: lookAtSizes, sleep }[what](page);
+  await { colours: lookAtColours, cluster: lookAtCluster, gateway: lookAtGateway,
+    lustre: lookAtLustre, sizes: lookAtSizes, sleep }[what](page);
 } finally {
   await browser.close();
 }

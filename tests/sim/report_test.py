@@ -2,6 +2,7 @@
 """The report of weir sim in a browser: how its script shows the numbers."""
 import collections
 import html.parser
+import json
 import os
 import pathlib
 import subprocess
@@ -104,6 +105,13 @@ class Report(unittest.TestCase):
         page = self.page("cluster-limit", "--length", "8s")
         self.check(page)
         self.assertEqual(page.figures["windows"]["series"], 3)
+        result = json.loads((self.folder / "out/result.json").read_text(encoding="utf-8"))
+        self.assertIn("500 ms over the limit: intervals above 100 %", page.text)
+        over = {one["policy"]: one["over_limit"] for one in result["policies"]}
+        for policy, one in over.items():
+            self.assertIn(f"{one['above']} of {one['windows']}", page.text, policy)
+        self.assertGreater(over["each"]["above"], over["each"]["windows"] / 2)
+        self.assertEqual(over["fixed"]["above"], 0)
         for policy in ("slices", "fixed", "each"):
             self.assertEqual(page.figures[f"servers-{policy}"]["series"], 10)
         self.assertEqual(page.figures["served"]["value"], 30)

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "weir/base/quote.h"
+#include "weir/classify/number.h"
 #include "weir/control/api.h"
 #include "weir/control/api_path.h"
 #include "weir/control/audit.h"
@@ -111,31 +112,93 @@ Error no_export(std::string_view name, std::string_view service) {
           service.empty() ? "" : "in service " + quote(service), "weir status --json lists them"};
 }
 
+// The job that waits most, of some that are known; none: no service has one of them.
+struct MostDelayed {
+  const serve::Service* service = nullptr;
+  const JobStats::Entry* entry = nullptr;
+
+  void see(const serve::Service& one, const JobId& job) {
+    const auto delay_of = [](const JobStats::Entry& of) {
+      return std::pair(of.waiting().requests, of.wait_sum);
+    };
+    const JobStats::Entry* const found = one.target.stats().find(job);
+    if (found == nullptr || (entry != nullptr && delay_of(*found) <= delay_of(*entry))) return;
+    service = &one;
+    entry = found;
+  }
+  // `what` is the start of the sentence: "export 'a' serves".
+  Question question(const std::string& what, std::size_t jobs) const {
+    const std::string job = printable_id(entry->job.text());
+    return {.name = "job=" + job,
+            .service = service->name,
+            .asked_for =
+                jobs == 1 ? what + " one job: "
+                          : fmt::format("{} {} jobs, of which {} waits most: ", what, jobs, job)};
+  }
+};
+
 // About the job that waits most of those that the export has served.
 Result<Question> question_of_export(serve::ServedExport& served, Instant now) {
-  const JobStats& stats = served.service->target.stats();
-  const auto delay_of = [](const JobStats::Entry& entry) {
-    return std::pair(entry.waiting().requests, entry.wait_sum);
-  };
-  const JobStats::Entry* most = nullptr;
   const auto& jobs = served.stats.jobs(now);
-  for (const OpStats::Job& job : jobs) {
-    const JobStats::Entry* const entry = stats.find(job.id);
-    if (entry != nullptr && (most == nullptr || delay_of(*most) < delay_of(*entry))) most = entry;
-  }
+  MostDelayed most;
+  for (const OpStats::Job& job : jobs) most.see(*served.service, job.id);
   const std::string name = quote(served.options.name);
-  if (most == nullptr) {
+  if (most.entry == nullptr) {
     return fail(std::errc::no_such_file_or_directory, "export " + name,
                 "has served no job in the last minutes", "weir top lists the classes");
   }
-  const std::string job = printable_id(most->job.text());
-  return Question{
-      .name = "job=" + job,
-      .service = served.service->name,
-      .asked_for = jobs.size() == 1
-                       ? fmt::format("export {} serves one job: ", name)
-                       : fmt::format("export {} serves {} jobs, of which {} waits most: ", name,
-                                     jobs.size(), job)};
+  return most.question("export " + name + " serves", jobs.size());
+}
+
+// What a name with "client=", "uid=" or "gid=" in front of it asks for.
+struct ClientOrUser {
+  Field field;
+  std::string_view word;
+  Attributes key = {};
+};
+std::optional<ClientOrUser> read_client_or_user(std::string_view name) {
+  static constexpr std::pair<std::string_view, Field> kWords[] = {
+      {"client", Field::kNid}, {"uid", Field::kUid}, {"gid", Field::kGid}};
+  for (const auto& [word, field] : kWords) {
+    if (!name.starts_with(word) || name.substr(word.size(), 1) != "=") continue;
+    const std::string_view value = name.substr(word.size() + 1);
+    ClientOrUser found{.field = field, .word = word};
+    if (field == Field::kNid) {
+      const auto nid = parse_nid(value);
+      if (!nid) return std::nullopt;
+      found.key.nid = *nid;
+      return found;
+    }
+    const auto id = read_number(value);
+    if (!id || *id >= kUnknownId) return std::nullopt;
+    (field == Field::kUid ? found.key.uid : found.key.gid) = static_cast<std::uint32_t>(*id);
+    return found;
+  }
+  return std::nullopt;
+}
+
+// About the job that waits most of those that this client or user has named; none: they have no
+// requests.
+std::optional<Question> question_of_client(const serve::Server& server, const ClientOrUser& asked,
+                                           std::string_view name, std::string_view service) {
+  MostDelayed most;
+  std::size_t jobs = 0;
+  for (const JobId& job : server.known_clients().jobs(asked.field, asked.key)) {
+    bool is_seen = false;
+    for (const auto& one : server.services()) {
+      if (!service.empty() && one->name != service) continue;
+      is_seen |= one->target.stats().find(job) != nullptr;
+      most.see(*one, job);
+    }
+    if (is_seen) ++jobs;
+  }
+  if (most.entry == nullptr) return std::nullopt;
+  const std::string value(name.substr(asked.word.size() + 1));
+  Question question = most.question(fmt::format("{} {} runs", asked.word, value), jobs);
+  // The job of a user or client who claims none needs no explanation.
+  const bool is_own = most.entry->job == JobId("uid." + value) || most.entry->job == JobId(value);
+  if (jobs == 1 && is_own) question.asked_for.clear();
+  return question;
 }
 
 WaitHistory::OfService waits_of(const Target& target, Instant now) {
@@ -187,6 +250,7 @@ class HttpControl final : public Control {
   void read_params_of(const HttpRequest& request, const Reply& reply);
   void explain(const HttpRequest& request, const Reply& reply);
   void explain_export(const std::string& name, const std::string& service, const Reply& reply);
+  void explain_client(const Question& question, const Error& unknown, const Reply& reply);
   void explain_class(const Question& question, const Reply& reply);
   void answer_question(const Question& question, const Snapshot& shot, const std::string& reason,
                        const Reply& reply) const;
@@ -502,6 +566,25 @@ void HttpControl::explain_export(const std::string& name, const std::string& ser
       });
 }
 
+// Explains a job of a client, user or group without a class of its own.
+void HttpControl::explain_client(const Question& question, const Error& unknown,
+                                 const Reply& reply) {
+  const std::optional<ClientOrUser> asked = read_client_or_user(question.name);
+  if (!asked) return reply(error_response(unknown));
+  ask<std::optional<Question>>(
+      [question, asked](serve::Server& server) -> Result<std::optional<Question>> {
+        return question_of_client(server, *asked, question.name, question.service);
+      },
+      [this, question, unknown, reply](const Result<std::optional<Question>>& job) {
+        if (!job) return reply(error_response(job.error()));
+        if (*job) return explain_class(**job, reply);
+        // The job of a user who claims none.
+        constexpr std::string_view kUid = "uid=";
+        if (!question.name.starts_with(kUid)) return reply(error_response(unknown));
+        explain_class({"job=uid." + question.name.substr(kUid.size()), question.service}, reply);
+      });
+}
+
 void HttpControl::explain_class(const Question& question, const Reply& reply) {
   const auto taker = std::make_shared<SnapshotTaker>(ClassQuery(question.name));
   take(taker, [this, question, reply](Result<Snapshot> taken) {
@@ -513,15 +596,10 @@ void HttpControl::explain_class(const Question& question, const Reply& reply) {
       return reply(error_response(404, "no service named " + quote(service)));
     }
     const auto found = find_class(*shot, service, name);
-    // The job of a user who claims none.
-    constexpr std::string_view kUid = "uid=";
-    if (!found && name.starts_with(kUid)) {
-      return explain_class({"job=uid." + name.substr(kUid.size()), service}, reply);
-    }
     if (!found && name.starts_with(kExport)) {
       return reply(error_response(no_export(name.substr(kExport.size()), service)));
     }
-    if (!found) return reply(error_response(not_explained(*shot, service, name)));
+    if (!found) return explain_client(question, not_explained(*shot, service, name), reply);
     const std::string in = shot->services[found->service].name;
     const auto then = [this, shot, question, reply](const Result<std::string>& reason) {
       answer_question(question, *shot, reason.value_or(""), reply);

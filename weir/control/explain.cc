@@ -11,6 +11,7 @@
 
 #include "weir/base/quote.h"
 #include "weir/classify/rule_spec.h"
+#include "weir/control/explain_words.h"
 #include "weir/control/json_nlohmann.h"
 #include "weir/control/words.h"
 #include "weir/schedule/policy_kinds.h"
@@ -125,9 +126,9 @@ Attributes key_under(const ServiceSnapshot& service, const ClassSnapshot& one) {
   return one.key;
 }
 
-// The class that holds the requests of `explained`: of those that limit them, the one whose bucket
-// has the least in it. nullptr: none of them is known.
-const ClassSnapshot* empty_bucket(const ServiceSnapshot& service, const Explained& explained) {
+// The classes that limit the requests of `explained`, one for each layer at most.
+std::vector<const ClassSnapshot*> limits_on(const ServiceSnapshot& service,
+                                            const Explained& explained) {
   const auto limit_of = [&](std::size_t at) {
     return service.waits[at].delays[static_cast<std::size_t>(Delay::kLimit)];
   };
@@ -135,6 +136,20 @@ const ClassSnapshot* empty_bucket(const ServiceSnapshot& service, const Explaine
   for (std::size_t i = 0; i < service.waits.size(); ++i) {
     if (is_of(service, i, explained) && (!most || limit_of(*most) < limit_of(i))) most = i;
   }
+  std::vector<const ClassSnapshot*> all;
+  const auto see = [&](const ClassSnapshot* one) {
+    if (one != nullptr && (one->rate > 0 || one->bps > 0)) all.push_back(one);
+  };
+  if (!most) see(explained.found);
+  for (unsigned layer = 0; most && layer < kLayers; ++layer) {
+    const std::string& rule = rules_at(service, *most)[layer];
+    if (!rule.empty()) see(class_under(service, service.waits[*most], rule));
+  }
+  return all;
+}
+
+// The class whose bucket has the least in it; nullptr: there is none.
+const ClassSnapshot* emptiest(const std::vector<const ClassSnapshot*>& limits) {
   // In millionths of the depth, so that a large bucket is comparable with a small one.
   const auto fill = [](const ClassSnapshot& one) {
     const auto of = [](std::uint64_t level, std::uint64_t depth) {
@@ -144,17 +159,10 @@ const ClassSnapshot* empty_bucket(const ServiceSnapshot& service, const Explaine
     return std::min(one.rate > 0 ? of(one.level, one.depth) : kFull,
                     one.bps > 0 ? of(one.byte_level, one.byte_depth) : kFull);
   };
-  const ClassSnapshot* least = nullptr;
-  const auto see = [&](const ClassSnapshot* one) {
-    if (one == nullptr || (one->rate == 0 && one->bps == 0)) return;
-    if (least == nullptr || fill(*one) < fill(*least)) least = one;
-  };
-  if (!most) see(explained.found);
-  for (unsigned layer = 0; most && layer < kLayers; ++layer) {
-    const std::string& rule = rules_at(service, *most)[layer];
-    if (!rule.empty()) see(class_under(service, service.waits[*most], rule));
-  }
-  return least;
+  const auto least =
+      std::min_element(limits.begin(), limits.end(),
+                       [&](const auto* a, const auto* b) { return fill(*a) < fill(*b); });
+  return least == limits.end() ? nullptr : *least;
 }
 
 // A word that a shell passes on as it is.
@@ -179,21 +187,12 @@ bool has_wait_in(const ServiceSnapshot& service, const JobId& job, const ClassSn
 
 // ---- the answer ----
 
-std::string tokens_rate(std::uint64_t rate, const ServiceSnapshot& service) {
-  return service.capacity_unit == "bytes" ? bandwidth_words(rate)
-                                          : rate_words(rate, service.capacity_unit);
-}
-
 // The limit of the rule itself; that of a class may be this server's part of it.
 const RuleSnapshot* rule_of(const ServiceSnapshot& service, std::string_view name) {
   for (const RuleSnapshot& one : service.rules) {
     if (one.name == name) return &one;
   }
   return nullptr;
-}
-
-std::string limit_words(std::uint64_t limit, bool is_bytes) {
-  return is_bytes ? bandwidth_words(limit) : rate_words(limit, "operations");
 }
 
 // What the requests of a wait ask for, per second; 0: not known. Requests that wait count too, and
@@ -208,9 +207,22 @@ std::uint64_t asked_for(const ServiceSnapshot& service, const ClassSnapshot& by,
   return operations * (by.totals.bytes / by.totals.served);
 }
 
+// The command that sets another limit of its rule.
+std::string higher_limit(const ClassSnapshot& by, bool is_bytes, std::uint64_t limit) {
+  RuleKeys more;
+  if (is_bytes) {
+    more.bps = Rate::per_second(limit);
+  } else {
+    more.rate = static_cast<std::uint32_t>(std::min<std::uint64_t>(limit, kRateMax));
+  }
+  return fmt::format("weir {} {}", by.is_of_cluster ? "cluster rule" : "rule",
+                     print(change_of(by.rule, more)));
+}
+
 Verdict limited(const ServiceSnapshot& service, const Explained& explained, const std::string& who,
                 const WaitSpan& span) {
-  const ClassSnapshot* const by = empty_bucket(service, explained);
+  const std::vector<const ClassSnapshot*> limits = limits_on(service, explained);
+  const ClassSnapshot* const by = emptiest(limits);
   if (by == nullptr) {
     return {
         .cause = "limit",
@@ -240,18 +252,20 @@ Verdict limited(const ServiceSnapshot& service, const Explained& explained, cons
     text += fmt::format("; it asked for {}{}", is_bytes ? "about " : "",
                         limit_words(three_digits(asked), is_bytes));
   }
-  RuleKeys more;
-  if (is_bytes) {
-    more.bps = Rate::per_second(2 * whole);
-  } else {
-    const bool is_own = !by->by.empty() && !by->is_overflow && !by->is_of_cluster;
-    const std::uint64_t rate = std::max(2 * whole, asks_more && is_own ? three_digits(asked) : 0);
-    more.rate = static_cast<std::uint32_t>(std::min<std::uint64_t>(rate, kRateMax));
+  // Then a higher limit of this rule alone would change nothing.
+  const auto as_low = std::find_if(limits.begin(), limits.end(), [&](const ClassSnapshot* other) {
+    const std::uint64_t its = is_bytes ? other->bps : other->rate;
+    return other != by && its > 0 && its <= limit;
+  });
+  if (as_low != limits.end()) {
+    text += fmt::format("; rule {} allows no more than that either", quote((*as_low)->rule));
   }
+  const bool is_own = !by->by.empty() && !by->is_overflow && !by->is_of_cluster;
+  const std::uint64_t wanted = asks_more && is_own && !is_bytes ? three_digits(asked) : 0;
   return {.cause = "limit",
           .text = text,
-          .cure = fmt::format("weir {} {}", by->is_of_cluster ? "cluster rule" : "rule",
-                              print(change_of(by->rule, more))),
+          .cure = as_low != limits.end() ? ""
+                                         : higher_limit(*by, is_bytes, std::max(2 * whole, wanted)),
           .limited_by = by->name()};
 }
 
@@ -275,8 +289,26 @@ bool has_rivals(const ServiceSnapshot& service, const JobSnapshot& job) {
   });
 }
 
-Verdict out_of_share(const ServiceSnapshot& service, const JobSnapshot* job,
-                     const std::string& who) {
+// The rule of its class if that sets the weight of the job's share, so that its nodes do not count.
+const RuleSnapshot* weighing_rule(const ServiceSnapshot& service, const Explained& explained) {
+  const RuleSnapshot* const rule =
+      explained.found == nullptr ? nullptr : rule_of(service, explained.found->rule);
+  return rule == nullptr || rule->weight == 0 ? nullptr : rule;
+}
+
+// The command that would enlarge its share; none for requests without a job.
+std::string larger_share(const JobSnapshot& job, const RuleSnapshot* weighing) {
+  if (weighing != nullptr) {
+    RuleKeys more;
+    more.weight = static_cast<std::uint32_t>(std::min<std::uint64_t>(2 * job.weight, kWeightMax));
+    return "weir rule " + print(change_of(weighing->name, more));
+  }
+  if (job.job.empty() || job.weight != job.nodes) return "";
+  return fmt::format("weir job set {} {}", shell_word(printable_id(job.job.text())), 2 * job.nodes);
+}
+
+Verdict out_of_share(const ServiceSnapshot& service, const Explained& explained,
+                     const JobSnapshot* job, const std::string& who) {
   if (job == nullptr || !job->share) {
     return {"share", who + " uses all of its share of the capacity", ""};
   }
@@ -287,17 +319,19 @@ Verdict out_of_share(const ServiceSnapshot& service, const JobSnapshot* job,
                         service.name, tokens_rate(*service.capacity, service)),
             ""};
   }
-  std::string text = fmt::format("{} uses all of its share of the capacity, {} for {} node{}", who,
-                                 tokens_rate(three_digits(*job->share), service), job->nodes,
-                                 job->nodes == 1 ? "" : "s");
+  const RuleSnapshot* const weighing = weighing_rule(service, explained);
+  const std::string of =
+      weighing != nullptr ? fmt::format("weight {} of rule {}", job->weight, quote(weighing->name))
+      : job->weight != job->nodes ? fmt::format("weight {}", job->weight)
+                                  : counted(job->nodes, "node");
+  std::string text = fmt::format("{} uses all of its share of the capacity, {} for {}", who,
+                                 tokens_rate(three_digits(*job->share), service), of);
   const auto entitled = entitlement_of(service, *job);
   if (job->record < 0 && entitled && *job->share < *entitled) {
     text += fmt::format(", and repays {} tokens to other jobs",
                         count_words(three_digits(static_cast<std::uint64_t>(-job->record))));
   }
-  return {
-      "share", text,
-      fmt::format("weir job set {} {}", shell_word(printable_id(job->job.text())), 2 * job->nodes)};
+  return {"share", text, larger_share(*job, weighing)};
 }
 
 // Whether the share is nearly all of the capacity: then more nodes would not enlarge it.
@@ -316,12 +350,23 @@ bool gets_its_share(const ServiceSnapshot& service, const JobSnapshot* job, cons
   return served >= *job->share - *job->share / 10;
 }
 
-Verdict at_capacity(const ServiceSnapshot& service, const std::string& who) {
-  return {
-      "root",
-      fmt::format("service {} is at its capacity{}, which {} shares with other jobs", service.name,
-                  service.capacity ? " of " + tokens_rate(*service.capacity, service) : "", who),
-      ""};
+// Whether requests of others wait too.
+bool has_others(const ServiceSnapshot& service, const Explained& explained) {
+  for (std::size_t i = 0; i < service.waits.size(); ++i) {
+    if (service.waits[i].waiting > 0 && !is_of(service, i, explained)) return true;
+  }
+  return false;
+}
+
+Verdict at_capacity(const ServiceSnapshot& service, const Explained& explained,
+                    const std::string& who) {
+  return {"root",
+          fmt::format("service {} is at its capacity{}, {}", service.name,
+                      service.capacity ? " of " + tokens_rate(*service.capacity, service) : "",
+                      has_others(service, explained)
+                          ? fmt::format("which {} shares with other jobs", who)
+                          : fmt::format("of which {} gets all that other jobs leave", who)),
+          ""};
 }
 
 // Whether groups of clients take turns now: while one group has all the requests, it goes first
@@ -374,17 +419,16 @@ Verdict not_measured(const ServiceSnapshot& service, const Explained& explained,
   if (job != nullptr && job->waiting == 0) {
     return {"none", who + " has no requests that wait", ""};
   }
-  const ClassSnapshot* const by = empty_bucket(service, explained);
+  const ClassSnapshot* const by = emptiest(limits_on(service, explained));
   if (by != nullptr && is_empty(*by)) return limited(service, explained, who, {});
-  return {
-      "unknown",
-      fmt::format("{} is not measured: causes are known for {} queues with requests at a time",
-                  job != nullptr
-                      ? fmt::format("what {} request{} of {} wait{} for", count_words(job->waiting),
-                                    job->waiting == 1 ? "" : "s", who, job->waiting == 1 ? "s" : "")
-                      : who,
-                  count_words(serve::kWatchedQueues)),
-      ""};
+  return {"unknown",
+          fmt::format("{} is not measured: causes are known for {} queues with requests at a time",
+                      job != nullptr ? fmt::format("what {} of {} wait{} for",
+                                                   counted(job->waiting, "request"), who,
+                                                   job->waiting == 1 ? "s" : "")
+                                     : who,
+                      count_words(serve::kWatchedQueues)),
+          ""};
 }
 
 }  // namespace
@@ -545,15 +589,17 @@ Verdict verdict_of(const ServiceSnapshot& service, const Explained& explained, c
   const JobSnapshot* const job = job_of(service, explained);
   // At its capacity, a target gives each job its share by order.
   const bool is_ordered = cause == Delay::kOrder || cause == Delay::kRoot;
-  if (is_ordered && gets_its_share(service, job, span)) return out_of_share(service, job, who);
+  if (is_ordered && gets_its_share(service, job, span))
+    return out_of_share(service, explained, job, who);
   switch (cause) {
     case Delay::kLimit:
       return limited(service, explained, who, span);
     case Delay::kShare:
-      if (job != nullptr && has_everything(service, *job)) return at_capacity(service, who);
-      return out_of_share(service, job, who);
+      if (job != nullptr && has_everything(service, *job))
+        return at_capacity(service, explained, who);
+      return out_of_share(service, explained, job, who);
     case Delay::kRoot:
-      return at_capacity(service, who);
+      return at_capacity(service, explained, who);
     case Delay::kSlot:
       return {
           "slot",
@@ -593,67 +639,111 @@ std::vector<std::string> standing_of(const ServiceSnapshot& service, const JobSn
     }
   } else {
     all.push_back(
-        fmt::format("{} node{}, share {}", count_words(job.nodes), job.nodes == 1 ? "" : "s",
+        fmt::format("{}, share {}", counted(job.nodes, "node"),
                     job.share ? tokens_rate(three_digits(*job.share), service) : "not known yet"));
   }
   if (job.record > 0) all.push_back("other jobs owe it " + tokens(job.record));
   if (job.record < 0) all.push_back("it owes other jobs " + tokens(job.record));
   if (job.lent > 0 || job.borrowed > 0) {
-    all.push_back(fmt::format("within periods it has lent {} and borrowed {} since the start",
-                              tokens(static_cast<std::int64_t>(job.lent)),
-                              tokens(static_cast<std::int64_t>(job.borrowed))));
+    const auto sum = [&](std::uint64_t number) {
+      return tokens(static_cast<std::int64_t>(number));
+    };
+    all.push_back("within periods, since the start, it has " +
+                  (job.borrowed == 0 ? "lent " + sum(job.lent)
+                   : job.lent == 0
+                       ? "borrowed " + sum(job.borrowed)
+                       : "lent " + sum(job.lent) + " and borrowed " + sum(job.borrowed)));
   }
   return all;
 }
+
+namespace {
+
+Json texts_json(const std::vector<CauseTime>& causes) {
+  Json all = Json::array();
+  for (const CauseTime& one : causes) {
+    all.push_back({{"cause", one.cause},
+                   {"text", one.text},
+                   {"each_ns", one.each},
+                   {"total_ns", one.total},
+                   {"each", time_words(one.each)},
+                   {"total", time_words(one.total)}});
+  }
+  return all;
+}
+
+Json delays_json(const ServiceSnapshot& service, const WaitSpan& span) {
+  if (span.from == kNever) return nullptr;
+  Json delays = Json::object();
+  for (std::size_t i = 0; i < kDelays; ++i) {
+    delays[std::string(delay_name(static_cast<Delay>(i))) + "_ns"] = span.delays[i];
+  }
+  delays["wait_ns"] = span.wait_ns();
+  delays["window_ns"] = (service.now - span.from).count();
+  delays["requests"] = span.requests;
+  delays["device_requests"] = span.device.requests;
+  delays["device_ns"] = span.device.ns;
+  delays["text"] = waited_words(service, span);
+  delays["causes"] = texts_json(cause_times(span));
+  return delays;
+}
+
+// The jobs with the largest records below or above 0.
+Json largest_json(const std::vector<const JobSnapshot*>& jobs) {
+  Json all = Json::array();
+  for (const JobSnapshot* const job : jobs) {
+    all.push_back({{"job", printable_id(job->job.text())}, {"tokens", std::abs(job->record)}});
+  }
+  return all;
+}
+
+}  // namespace
 
 std::string explain_json(const Snapshot& shot, const Explained& explained,
                          const WaitHistory& history, std::string_view reason) {
   const ServiceSnapshot& service = shot.services[explained.service];
   const WaitSpan span = span_of(service, explained, history);
   const Verdict verdict = verdict_of(service, explained, span, shot.locks);
+  const std::string why =
+      reason.empty() ? conditions_of(service, explained.found->rule) : std::string(reason);
   Json json = class_json(*explained.found);
   json["service"] = service.name;
-  json["reason"] =
-      reason.empty() ? conditions_of(service, explained.found->rule) : std::string(reason);
+  json["reason"] = why;
   json["policy"] = policy_text(service);
   json["cause"] = verdict.cause;
   json["verdict"] = explained.asked_for + verdict.text;
   json["cure"] = verdict.cure.empty() ? Json(nullptr) : Json(verdict.cure);
   json["limited_by"] = verdict.limited_by.empty() ? Json(nullptr) : Json(verdict.limited_by);
+  json["facts"] = Json::array();
+  for (const Fact& one : facts_of(service, *explained.found,
+                                  {.reason = why,
+                                  .policy = policy_text(service),
+                                  .limited_by = verdict.limited_by,
+                                  .waiting = span.waiting,
+                                  .is_measured = span.from != kNever})) {
+    json["facts"].push_back({{"name", one.name}, {"text", one.text}});
+  }
+  const std::vector<const JobSnapshot*> debtors = largest_records(service, RecordSign::kOwes);
+  const std::vector<const JobSnapshot*> lenders = largest_records(service, RecordSign::kIsOwed);
   json["standing"] = Json::array();
   if (const JobSnapshot* const job = job_of(service, explained)) {
     json["job"] = job_json(*job);
     const std::uint64_t owed = static_cast<std::uint64_t>(std::abs(job->record));
     json["owes"] = job->record < 0 ? owed : 0;
     json["is_owed"] = job->record > 0 ? owed : 0;
-    if (service.adaptive == "on") json["standing"] = standing_of(service, *job, verdict);
+    if (service.adaptive == "on") {
+      json["standing"] = standing_of(service, *job, verdict);
+      for (std::string& one : record_words(debtors, lenders)) {
+        json["standing"].push_back(std::move(one));
+      }
+    }
   }
   json["capacity"] = service.capacity ? Json(*service.capacity) : Json(nullptr);
   json["capacity_unit"] = service.capacity_unit;
   json["waiting"] = span.waiting;
-  Json delays = nullptr;
-  if (span.from != kNever) {
-    delays = Json::object();
-    for (std::size_t i = 0; i < kDelays; ++i) {
-      delays[std::string(delay_name(static_cast<Delay>(i))) + "_ns"] = span.delays[i];
-    }
-    delays["wait_ns"] = span.wait_ns();
-    delays["window_ns"] = (service.now - span.from).count();
-    delays["requests"] = span.requests;
-    delays["device_requests"] = span.device.requests;
-    delays["device_ns"] = span.device.ns;
-  }
-  json["delays"] = delays;
-  Json debtors = Json::array(), lenders = Json::array();
-  for (const JobSnapshot& job : service.jobs) {
-    Json one{{"job", printable_id(job.job.text())}, {"tokens", std::abs(job.record)}};
-    if (job.record < 0 && debtors.size() < 10)
-      debtors.push_back(std::move(one));
-    else if (job.record > 0 && lenders.size() < 10)
-      lenders.push_back(std::move(one));
-  }
-  json["debtors"] = debtors;
-  json["lenders"] = lenders;
+  json["delays"] = delays_json(service, span);
+  json["debtors"] = largest_json(debtors);
+  json["lenders"] = largest_json(lenders);
   return text_of(json);
 }
 

@@ -54,6 +54,13 @@ TEST(Explain, TheVerdictNamesTheCauseAndTheCure) {
   EXPECT_EQ(told.cure, "weir job set dd.0 2");
   told = world.verdict(world.waited(Delay::kRoot));
   EXPECT_EQ(told.text,
+            "service ost_io is at its capacity of 4,000 operations/s, of which dd.0 gets all that "
+            "other jobs leave");
+  WaitView other{.waiting = 1, .begun = instant_at(0), .delays = {}};
+  other.key.job = JobId("other");
+  world.service().waits.push_back(other);
+  told = world.verdict(world.waited(Delay::kRoot));
+  EXPECT_EQ(told.text,
             "service ost_io is at its capacity of 4,000 operations/s, which dd.0 shares with other "
             "jobs");
   EXPECT_EQ(told.cure, "");
@@ -119,6 +126,49 @@ TEST(Explain, TheRuleWhoseBucketIsEmptyIsNamed) {
   service.classes.front().level = 0;
   service.classes.back().level = 2;
   EXPECT_EQ(world.verdict(world.waited(Delay::kLimit)).limited_by, "dd/dd.0");
+}
+
+TEST(Explain, AHigherLimitIsNotOfferedWhileAnotherRuleAllowsNoMore) {
+  World world;
+  ServiceSnapshot& service = world.service();
+  service.classes.push_back({.rule = "cap",
+                             .key = Attributes{}.only({}),
+                             .by = {},
+                             .rate = 100,
+                             .depth = 3,
+                             .level = 2,
+                             .totals = {}});
+  WaitView wait{.waiting = 5, .begun = instant_at(0), .delays = {900}};
+  wait.key.job = JobId("dd.0");
+  service.waits.push_back(wait);
+  service.wait_rules.push_back({"dd", "", "cap", ""});
+  Verdict told = world.verdict(world.waited(Delay::kLimit));
+  EXPECT_EQ(told.text,
+            "dd.0 is limited by rule 'dd' (100 operations/s); it asked for 410 operations/s; rule "
+            "'cap' allows no more than that either");
+  EXPECT_EQ(told.cure, "");
+  service.classes.back().rate = 101;
+  told = world.verdict(world.waited(Delay::kLimit));
+  EXPECT_EQ(told.cure, "weir rule change dd rate=410");
+  service.classes.back().rate = 0;
+  service.classes.back().bps = 5;  // of another kind
+  service.classes.back().byte_level = service.classes.back().byte_depth = 5;
+  EXPECT_EQ(world.verdict(world.waited(Delay::kLimit)).cure, "weir rule change dd rate=410");
+}
+
+TEST(Explain, AWeightIsChangedWhereItWasSet) {
+  World world;
+  JobSnapshot& job = world.service().jobs.front();
+  job.weight = 5;
+  Verdict told = world.verdict(world.waited(Delay::kShare));
+  EXPECT_EQ(told.text, "dd.0 uses all of its share of the capacity, 400 operations/s for weight 5");
+  EXPECT_EQ(told.cure, "") << "it is not known which rule has set it";
+  world.service().rules.push_back({.name = "dd", .weight = 5});
+  told = world.verdict(world.waited(Delay::kShare));
+  EXPECT_EQ(told.text,
+            "dd.0 uses all of its share of the capacity, 400 operations/s for weight 5 of rule "
+            "'dd'");
+  EXPECT_EQ(told.cure, "weir rule change dd weight=10");
 }
 
 TEST(Explain, ABacklogThatHasJustFilledIsNoDemand) {
@@ -250,8 +300,10 @@ TEST(Explain, TheStandingOfAJobInWords) {
   job.lent = 7;
   EXPECT_EQ(standing("none")[1], "share now 100 operations/s; it repays other jobs with the rest");
   EXPECT_EQ(standing("none")[2], "it owes other jobs 5 tokens");
+  EXPECT_EQ(standing("none")[3], "within periods, since the start, it has lent 7 tokens");
+  job.borrowed = 1234;
   EXPECT_EQ(standing("none")[3],
-            "within periods it has lent 7 tokens and borrowed 0 tokens since the start");
+            "within periods, since the start, it has lent 7 tokens and borrowed 1,230 tokens");
   job.share = 800;
   EXPECT_EQ(standing("none")[1],
             "share now 800 operations/s; it borrows the difference from other jobs");
@@ -352,6 +404,8 @@ TEST(Explain, AYoungQueueIsCountedFromItsBeginning) {
 TEST(Words, AreShort) {
   EXPECT_EQ(count_words(36'000), "36,000");
   EXPECT_EQ(count_words(999), "999");
+  EXPECT_EQ(counted(1, "request"), "1 request");
+  EXPECT_EQ(counted(36'000, "request"), "36,000 requests");
   EXPECT_EQ(count_words(1'234'567), "1,234,567");
   EXPECT_EQ(time_words(0), "0 ns");
   EXPECT_EQ(time_words(25'000'000), "25.0 ms");

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "weir/base/quote.h"
 #include "weir/classify/nid.h"
 #include "weir/classify/opcode.h"
 #include "weir/control/words.h"
@@ -134,18 +135,19 @@ void add_rules(ServiceSnapshot& shot, const Target& target, const serve::KeptRul
     for (const Rule* const rule : rules->rules(head).rules()) {
       // A rule for both heads is listed once.
       if (rule->heads() == Heads::kBoth && head == Head::kHigh) continue;
+      Limits limits = rule->limits();
+      if (limits.rate_in_force() > 0) limits.rate = limits.rate_in_force();
       RuleSnapshot one{.name = rule->name(),
                        .conditions = rule->conds(),
-                       .limits = rule->limits().summary(),
+                       .limits = limits.summary(),
                        .heads = std::string(name_of(rule->heads() == Heads::kBoth ? Heads::kBoth
                                                     : head == Head::kRegular      ? Heads::kRegular
                                                                                   : Heads::kHigh)),
                        .layer = rule->layer(),
-                       .rate = rule->limits().rate_in_force(),
+                       .rate = limits.rate_in_force(),
+                       .weight = limits.weight.value_or(0),
                        .classes = rule->refs()};
-      if (rule->limits().bps) {
-        one.bps = tokens_in(*rule->limits().bps, std::chrono::seconds{1}).count();
-      }
+      if (limits.bps) one.bps = tokens_in(*limits.bps, std::chrono::seconds{1}).count();
       if (rule->is_default() && !rules->limits_by_default()) {
         one.limits.clear();
         one.rate = 0;
@@ -164,8 +166,11 @@ void add_inactive_rules(ServiceSnapshot& shot, const serve::KeptRules& book) {
                      .conditions = entry->conds,
                      .limits = print_keys(entry->keys),
                      .heads = std::string(name_of(entry->heads)),
+                     .layer = entry->keys.layer.value_or(0),
+                     .rate = entry->keys.rate.value_or(entry->keys.bps ? 0 : kDefaultRate),
                      .state = "inactive"};
     if (!one.limits.empty()) one.limits.erase(0, 1);
+    if (entry->keys.bps) one.bps = tokens_in(*entry->keys.bps, std::chrono::seconds{1}).count();
     add_rule(shot, std::move(one));
   }
 }
@@ -315,6 +320,15 @@ std::vector<std::string> notes_of(const Target& target, const serve::Service* se
   return notes;
 }
 
+std::string store_words(const serve::StoreOptions& options) {
+  using Kind = serve::StoreOptions::Kind;
+  const std::string what = options.kind == Kind::kFile     ? "file " + visible(options.path)
+                           : options.kind == Kind::kDevice ? "device " + visible(options.path)
+                           : options.kind == Kind::kMemory ? "memory"
+                                                           : "another server";
+  return options.shape ? what + ", slowed down" : what;
+}
+
 Moment moment_at(Instant now) {
   const auto wall = std::chrono::system_clock::now().time_since_epoch();
   return {now, std::chrono::duration_cast<std::chrono::nanoseconds>(wall).count()};
@@ -404,6 +418,11 @@ void SnapshotTaker::begin(serve::Server& server) {
   shot_.services.resize(server.services().size());
   for (const auto& served : server.exports()) {
     shot_.exports.push_back(served->options.name);
+    shot_.stores.push_back({.name = served->options.name,
+                            .service = served->service->name,
+                            .store = store_words(served->options.store),
+                            .bytes = served->facts.size,
+                            .is_read_only = served->facts.is_read_only});
     const auto hung = server.hung(*served);
     if (!hung) continue;
     shot_.hung.push_back({.name = served->options.name,

@@ -113,6 +113,7 @@ struct RuleSnapshot {
   unsigned layer = 0;
   std::uint64_t rate = 0;
   std::uint64_t bps = 0;
+  std::uint64_t weight = 0;  // of the shares of its jobs; 0: their nodes count
   std::uint64_t classes = 0;
   // "active"; "temporary": does not exist, or differs, after a restart; "inactive": kept, but not
   // in effect.
@@ -209,6 +210,17 @@ struct ServiceSnapshot {
   static constexpr std::size_t kWeighedJobsMax = 4096;
 };
 
+// What an export serves.
+struct StoreSnapshot {
+  std::string name;
+  std::string service;
+  std::string store;        // "file PATH", "memory"
+  std::uint64_t bytes = 0;  // 0: not known
+  bool is_read_only = false;
+};
+// "file /srv/a.img", "device /dev/sdb", "memory", "another server", each with ", slowed down"
+std::string store_words(const serve::StoreOptions& options);
+
 // An export whose store hangs (store_watch.h).
 struct HungExportSnapshot {
   std::string name;
@@ -231,6 +243,7 @@ struct Snapshot {
   std::vector<serve::ProtocolCount> protocols;
   std::vector<ServiceSnapshot> services;
   std::vector<std::string> exports;
+  std::vector<StoreSnapshot> stores;  // of each export
   std::vector<HungExportSnapshot> hung;
   std::vector<lock::NamespaceView> locks;       // of the lock service, if there is one
   std::optional<serve::ClusterStatus> cluster;  // as known by this server

@@ -249,6 +249,18 @@ Json hung_json(const Snapshot& shot) {
   return all;
 }
 
+Json stores_json(const Snapshot& shot) {
+  Json all = Json::array();
+  for (const StoreSnapshot& one : shot.stores) {
+    all.push_back({{"export", one.name},
+                   {"service", one.service},
+                   {"store", one.store},
+                   {"bytes", one.bytes},
+                   {"read_only", one.is_read_only}});
+  }
+  return all;
+}
+
 Json loops_json(const Snapshot& shot) {
   Json all = Json::array();
   for (const serve::Server::LoopStatus& one : shot.loops) {
@@ -292,6 +304,7 @@ std::string status_json(const Snapshot& shot, std::string_view version, std::str
        {"memory",
         {{"used", shot.memory_used}, {"kept", shot.memory_kept}, {"limit", shot.memory_limit}}},
        {"exports", shot.exports},
+       {"stores", stores_json(shot)},
        {"hung_exports", hung_json(shot)},
        {"services", services}});
 }

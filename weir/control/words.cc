@@ -39,6 +39,10 @@ std::string count_words(std::uint64_t count) {
   return text;
 }
 
+std::string counted(std::uint64_t count, std::string_view thing) {
+  return fmt::format("{} {}{}", count_words(count), thing, count == 1 ? "" : "s");
+}
+
 std::uint64_t three_digits(std::uint64_t number) {
   std::uint64_t unit = 1;
   while (number / unit >= 1000) unit *= 10;

@@ -17,6 +17,8 @@ namespace weir::control {
 
 // "36,000", for a setting or a small number.
 std::string count_words(std::uint64_t count);
+// "1 request", "36,000 requests"
+std::string counted(std::uint64_t count, std::string_view thing);
 // 5472300 as 5470000: for counts and rates that were measured.
 std::uint64_t three_digits(std::uint64_t number);
 // "25.0 ms", "1.2 s", "0 ns"

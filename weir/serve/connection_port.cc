@@ -50,7 +50,9 @@ Result<Attributes> Connection::identify(const Claims& claims) {
   if (!attributes) {
     ++context_.counters.claims_refused;
     context_.log.note(EventLog::Kind::kClaim, attributes.error().message(), context_.now);
+    return attributes;
   }
+  context_.server.clients.note(*attributes);
   return attributes;
 }
 

@@ -48,6 +48,7 @@
 #include "weir/serve/handshakes.h"
 #include "weir/serve/intake.h"
 #include "weir/serve/io_request.h"
+#include "weir/serve/known_clients.h"
 #include "weir/serve/options.h"
 #include "weir/serve/service.h"
 #include "weir/serve/store.h"
@@ -247,6 +248,7 @@ struct ServerContext {
   std::vector<std::unique_ptr<Dispatcher>> dispatchers;
   std::vector<LoopContext*> loops;
   EventLog log;
+  KnownClients clients;
 
   std::atomic<std::uint32_t> connection_requests;
   std::atomic<std::int64_t> handshake_timeout_ns;

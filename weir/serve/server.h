@@ -129,6 +129,7 @@ class Server {
   std::optional<HungStore> hung(const ServedExport& served) const;
   std::span<const std::unique_ptr<Service>> services() const { return context_.services; }
   std::span<const std::unique_ptr<ServedExport>> exports() const { return context_.exports; }
+  const KnownClients& known_clients() const { return context_.clients; }
   // nullptr if it does not exist.
   Service* find_service(std::string_view name) const;
   // Changes the speed of a shaped store. ENOENT: no such export; ENOTSUP: not shaped.

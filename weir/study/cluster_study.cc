@@ -44,12 +44,28 @@ Result<void> write(const Json& result, const Json& page, const std::string& fold
 
 // ---- one limit on many servers ----
 
+// Windows of 500 ms that are above the limit, of all that begin after the first second.
+struct OverLimit {
+  std::size_t windows = 0;
+  std::size_t above = 0;
+};
+OverLimit over_limit(const sim::ClusterLimitOutcome& run) {
+  constexpr std::size_t kFirst = 14;  // it ends at 1.5 s
+  OverLimit all;
+  for (std::size_t i = kFirst; i < run.rolling.size(); ++i) {
+    ++all.windows;
+    if (run.rolling[i] > 1) ++all.above;
+  }
+  return all;
+}
+
 Json limit_run_json(const sim::ClusterLimitOutcome& run) {
   const auto window = [](const sim::WindowFigures& figures) {
     return Json{{"least", rounded(figures.least)}, {"most", rounded(figures.most)}};
   };
   Json servers = Json::array();
   for (const sim::TargetOutcome& server : run.outcome.targets) servers.push_back(server.served);
+  const OverLimit over = over_limit(run);
   const sim::JobOutcome& job = run.outcome.jobs.front();
   return {{"policy", contender_name(run.outcome.contender)},
           {"served", run.outcome.served},
@@ -57,6 +73,7 @@ Json limit_run_json(const sim::ClusterLimitOutcome& run) {
           {"used_through_outage",
            run.through_outage ? Json(rounded(*run.through_outage)) : Json(nullptr)},
           {"in_500_ms", window(run.short_windows)},
+          {"over_limit", {{"windows", over.windows}, {"above", over.above}}},
           {"in_5_s", window(run.long_windows)},
           {"latency_p50_ms", quantile_ms(job.latency, 50)},
           {"latency_p99_ms", quantile_ms(job.latency, 99)},
@@ -71,15 +88,17 @@ Json limit_table(const ClusterLimitStudy& study) {
   Json rows = Json::array();
   for (const sim::ClusterLimitOutcome& run : study.runs) {
     const sim::JobOutcome& job = run.outcome.jobs.front();
+    const OverLimit over = over_limit(run);
     rows.push_back({contender_name(run.outcome.contender), percent(run.utilisation),
+                    fmt::format("{} of {}", over.above, over.windows),
                     percent(run.short_windows.least), percent(run.short_windows.most),
                     percent(run.long_windows.least), percent(run.long_windows.most),
                     fmt::format("{:.1f} ms", quantile_ms(job.latency, 50)),
                     fmt::format("{:.1f} ms", quantile_ms(job.latency, 99)), run.cluster.messages});
   }
   return {{"columns",
-           {"policy", "limit used", "least in 500 ms", "most in 500 ms", "least in 5 s",
-            "most in 5 s", "latency p50", "latency p99", "messages"}},
+           {"policy", "limit used", "500 ms over the limit", "least in 500 ms", "most in 500 ms",
+            "least in 5 s", "most in 5 s", "latency p50", "latency p99", "messages"}},
           {"rows", std::move(rows)}};
 }
 
@@ -231,7 +250,8 @@ Result<void> write_cluster_limit(const ClusterLimitStudy& study, const std::stri
       "The limit over time",
       "Requests of all servers in an interval of 500 ms, as a part of the limit. A policy is right "
       "if this is at most 100 % (and the bucket's depth), and good if it is near 100 % while the "
-      "load is high. slices: the limit is divided in every epoch, by demand. fixed: every server "
+      "load is high. 500 ms over the limit: intervals above 100 %, of which one begins every "
+      "100 ms. slices: the limit is divided in every epoch, by demand. fixed: every server "
       "always has limit / servers. each: every server has the whole limit. The first second, in "
       "which servers join, does not count in the table.");
   windows["table"] = limit_table(study);
