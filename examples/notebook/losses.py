@@ -25,12 +25,15 @@ def digits(value):
 
 
 def cell(mean, width):
-    return digits(mean) + (f" ±{digits(width)}" if width else "")
+    return digits(mean) + (f" ±{digits(width)}" if width > abs(mean) * 1e-9 else "")
 
 
 def distance(mean, best):
-    """By how much, as a part of the best."""
-    return f"{abs(mean / best - 1) * 100:,.3g} %" if best else "-"
+    """By how much it differs from the best."""
+    if not best:
+        return f"{mean - best:.3g}"
+    ratio = mean / best
+    return f"{digits(ratio)} times" if ratio >= 3 else f"{digits(abs(ratio - 1) * 100)} %"
 
 
 def places(runs, policy):

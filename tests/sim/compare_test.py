@@ -139,8 +139,8 @@ class Compare(unittest.TestCase):
         fcntl.flock(folder, fcntl.LOCK_EX)
         done = self.compare()
         self.assertEqual(done.returncode, 73)
-        self.assertEqual(done.stderr, f"weir sim: --out: another comparison writes to '{self.out}'; wait "
-                         "for it, or give another folder\n")
+        self.assertEqual(done.stderr, "weir sim: --out: another comparison writes to "
+                         f"'{self.out}'; wait for it, or give another folder\n")
         self.assertFalse((self.out / "runs.jsonl").exists())
         fcntl.flock(folder, fcntl.LOCK_UN)
         self.assertEqual(self.compare("-q").returncode, 0)
