@@ -15,6 +15,7 @@ import unittest
 
 ROOT = pathlib.Path(os.environ.get("WEIR_SOURCE_DIR", pathlib.Path(__file__).parents[2]))
 WEIR = os.environ.get("WEIR_BIN", str(ROOT / "build/dev/apps/weir/weir"))
+RELEASE = os.environ.get("WEIR_RELEASE_BIN", str(ROOT / "build/release/apps/weir/weir"))
 STUCK = 100
 
 SMALL = """length = "2s"
@@ -146,17 +147,20 @@ class Compare(unittest.TestCase):
         self.assertEqual(self.compare("-q").returncode, 0)
 
     def test_what_a_sampled_clock_finds_is_part_of_the_whole(self):
-        """In a run of some ten milliseconds a few hundred calls are measured; half more would be
-        far beyond their error."""
-        self.assertEqual(self.compare("-q", "--length", "20s").returncode, 0)
+        """Of the release build: a batch of samples takes less than the turn of a thread, and is not
+        dropped on a machine with other things to do."""
+        subprocess.run([RELEASE, "sim", "compare", "--scenarios", self.folder / "small.toml",
+                        "--policy", "weir,mclock", "--seeds", "2", "--length", "200s", "-q",
+                        "--out", self.out], timeout=STUCK, check=True)
         results = json.loads((self.out / "results.json").read_text(encoding="utf-8"))
         with open(self.out / "results.csv", encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
+        self.assertEqual(len(results["runs"]), 4)
         for run in results["runs"]:
             served = sum(int(row["served"]) for row in rows
                          if (row["policy"], row["seed"]) == (run["policy"], str(run["seed"])))
             self.assertGreater(run["metrics"]["decision_ns"], 0)
-            self.assertLess(run["metrics"]["decision_ns"] * served, 1.5 * run["cpu_s"] * 1e9)
+            self.assertLess(run["metrics"]["decision_ns"] * served, run["cpu_s"] * 1e9)
 
     def test_a_terminal_shows_the_progress(self):
         terminal, other = pty.openpty()

@@ -23,7 +23,7 @@ ROUNDS = 3
 def study(threads):
     """Processor time of the process, and of each run."""
     with tempfile.TemporaryDirectory() as out:
-        command = [RELEASE, "sim", "compare", "-q", "--threads", str(threads), "--seeds", "2",
+        command = [RELEASE, "sim", "compare", "-q", "--threads", str(threads), "--seeds", "4",
                    "--scenarios", "allocation,noisy-neighbour,redistribution,slow-device",
                    "--out", out]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
