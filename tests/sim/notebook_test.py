@@ -10,7 +10,8 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(os.environ.get("WEIR_SOURCE_DIR", pathlib.Path(__file__).parents[2]))
-WEIR = os.environ.get("WEIR_BIN", str(ROOT / "build/dev/apps/weir/weir"))
+# The release build: with sanitizers, samples of the scheduler's time are dropped on a busy machine.
+WEIR = os.environ.get("WEIR_RELEASE_BIN", str(ROOT / "build/release/apps/weir/weir"))
 NOTEBOOK = ROOT / "examples/notebook"
 PAGE = (ROOT / "docs/comparison.md").read_text(encoding="utf-8")
 
@@ -70,7 +71,8 @@ class Notebook(unittest.TestCase):
                 for entry in entries:
                     _, mean, width, rank, tied = places[entry["policy"]]
                     self.assertAlmostEqual(mean, entry["mean"], delta=1e-6 + abs(mean) * 1e-9)
-                    self.assertAlmostEqual(width, entry["half_width"],
+                    # None for one run.
+                    self.assertAlmostEqual(width, entry["half_width"] or 0,
                                            delta=1e-6 + width * 1e-9)
                     self.assertEqual((rank, tied), (entry["rank"], entry["tied"]),
                                      (scenario["name"], metric, entry))
