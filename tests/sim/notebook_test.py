@@ -127,12 +127,13 @@ class Page(unittest.TestCase):
             for name, title in comparison.METRICS.items() if title == row[1]})
 
     def test_no_scenario_is_left_out(self):
-        """All built-in ones in which jobs share a device."""
-        alone = {"slots-auto", "period-sweep"}
+        """A built-in scenario is in the table, or the page says why it is not."""
         names = {path.stem for path in (ROOT / "scenarios").glob("*.toml")
                  if not path.stem.startswith(("lock-", "lustre-"))}
-        self.assertEqual({row[0] for row in self.rows("Places")[1]}, names - alone)
-        for name in alone:
+        compared = {row[0] for row in self.rows("Places")[1]}
+        self.assertGreaterEqual(len(compared), 13)
+        self.assertEqual(compared - names, set())
+        for name in names - compared:
             self.assertIn(f"`{name}`", PAGE.split("## What is not compared")[1])
 
 
