@@ -1,18 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What several loops of a server cost, and how well they scale; for bench/serve.
 
-Clients of a benchmark run on the processors of the server. So what a loop could do with a processor
-of its own is calculated from the processor time of the threads: reads / time of the busiest one.
+Clients of a benchmark run on the processors of the server. So what the loops could do with a
+processor each is calculated from the processor time of threads: reads / time of the busiest one.
 """
 import dataclasses
 import json
 import pathlib
 import subprocess
 import sys
-import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests/clients"))
-from certificates import Authority  # noqa: E402
 from server import RELEASE, Server  # noqa: E402
 
 SECONDS = 2
@@ -78,15 +76,3 @@ def plain(loops, connections=4, depth=32):
     with Server("--export", f"a=memory:{SIZE}", "--threads", str(loops), binary=RELEASE,
                 control=True) as server:
         return read(server, server.uri("a"), "4k", connections, depth)
-
-
-def encrypted(loops):
-    """64 KiB reads with TLS on four connections."""
-    with tempfile.TemporaryDirectory() as folder:
-        authority = Authority(pathlib.Path(folder) / "authority")
-        with Server("--export", f"a=memory:{SIZE}", "--threads", str(loops), "--tls", "require",
-                    "--tls-certificates", str(authority.server()), binary=RELEASE,
-                    control=True) as server:
-            uri = (f"nbds+unix:///a?socket={server.socket}&"
-                   f"tls-certificates={authority.client()}")
-            return read(server, uri, "64k", 4, 8)
