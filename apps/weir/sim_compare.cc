@@ -10,8 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "apps/weir/command.h"
@@ -21,20 +24,19 @@
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
 #include "weir/host/clock.h"
+#include "weir/host/fd.h"
 #include "weir/host/files.h"
 #include "weir/host/mutex.h"
 #include "weir/sim/measures.h"
 #include "weir/sim/world.h"
 #include "weir/study/compare.h"
+#include "weir/study/lock_scenario_file.h"
 #include "weir/study/scenario_file.h"
 #include "weir/study/workload.h"
 
 namespace weir::app {
 namespace {
 
-constexpr const char* kScenarios =
-    "allocation,redistribution,recompensation,noisy-neighbour,diurnal,zipf,flash-crowd,"
-    "slow-device,size-fair,two-targets";
 constexpr const char* kComparedPolicies =
     "weir,none,static,adaptbf,wfq,mclock,sfq-d,sfq-d-auto,gift,themis,io-latency,lustre-tbf";
 constexpr std::uint64_t kSeedsMax = 1000;
@@ -77,6 +79,33 @@ void bound_length(const std::vector<study::WorkloadReport>& workload, sim::Scena
                   print_duration(std::chrono::minutes{kStepsMax / scenario.jobs.size() / 600}))};
 }
 
+// Whether policies have anything to divide: two jobs use the same target.
+bool is_shared(const sim::Scenario& scenario) {
+  std::vector<std::set<std::size_t>> jobs(scenario.targets.size());
+  for (std::size_t job = 0; job < scenario.jobs.size(); ++job) {
+    for (const sim::ProcessSpec& process : scenario.jobs[job].processes) {
+      for (std::size_t i = 0; i < jobs.size(); ++i) {
+        if (process.target.value_or(i) == i) jobs[i].insert(job);
+      }
+    }
+  }
+  return std::any_of(jobs.begin(), jobs.end(), [](const auto& of) { return of.size() > 1; });
+}
+
+// All built-in scenarios in which several jobs share what one scheduler divides, so that none is
+// left out for its result. A sweep of periods has the load of another scenario.
+std::vector<std::string> default_scenarios() {
+  std::vector<std::string> names;
+  for (const study::NamedScenario& each : study::named_scenarios()) {
+    const auto text = study::find_scenario(each.name);
+    if (!text || study::is_lock_scenario(text->text)) continue;
+    const auto scenario = study::load_scenario(each.name);
+    if (!scenario || scenario->lustre || !scenario->periods.empty()) continue;
+    if (is_shared(*scenario)) names.push_back(each.name);
+  }
+  return names;
+}
+
 // Everything that a run depends on apart from policy and seed is in the digest.
 Loaded load(const std::string& name, const CompareArguments& arguments) {
   std::string text;
@@ -100,6 +129,17 @@ Loaded load(const std::string& name, const CompareArguments& arguments) {
       study::digest_of({WEIR_VERSION, text, arguments.length.value_or(""), nodes, depths,
                         study::workload_digest(loaded.workload)});
   return {std::move(loaded.scenario), digest};
+}
+
+// How often this thread lost its processor, or gave it back.
+std::uint64_t thread_switches() {
+  struct rusage usage {};
+  (void)getrusage(RUSAGE_THREAD, &usage);
+  return static_cast<std::uint64_t>(usage.ru_nvcsw + usage.ru_nivcsw);
+}
+
+sim::Stopwatch stopwatch() {
+  return {.now = [] { return host::now().time_since_epoch(); }, .switches = thread_switches};
 }
 
 struct Plan {
@@ -139,15 +179,22 @@ class Runs {
     options.checkers = false;  // they would take most of the time; weir sim runs them
     options.keep_periods = false;
     options.measures = true;
+    options.stopwatch = stopwatch();
+    study::RunResult refused;
+    refused.key = plan.key;
+    refused.digest = plan.of->digest;
+    const std::string why = sim::obstacle(plan.policy, plan.of->scenario);
+    if (!why.empty()) {
+      refused.refusal =
+          fmt::format("policy {}: cannot express the scenario: {}", quote(plan.key.policy), why);
+      return refused;
+    }
     const Nanoseconds begin = host::thread_time();
     const auto outcome = sim::run(plan.of->scenario, plan.policy, options);
     const Nanoseconds cpu = host::thread_time() - begin;
     if (outcome) {
       return study::run_result(plan.key, plan.of->digest, plan.of->scenario, *outcome, cpu);
     }
-    study::RunResult refused;
-    refused.key = plan.key;
-    refused.digest = plan.of->digest;
     refused.refusal = outcome.error().message();
     return refused;
   }
@@ -208,21 +255,18 @@ std::string percent_or_dash(const std::vector<study::Estimate>& ranked, std::str
 
 void show_ranks(const study::Comparison& comparison) {
   constexpr std::pair<study::Metric, const char*> kShown[] = {
-      {study::Metric::kUtilisation, "used"},
-      {study::Metric::kShortfallMean, "share"},
-      {study::Metric::kBurstyP99, "burst p99"},
-      {study::Metric::kSteadyP99, "steady p99"},
-      {study::Metric::kStarvation, "starved"},
-      {study::Metric::kRepay, "repay"},
-      {study::Metric::kCpu, "cpu"}};
+      {study::Metric::kUtilisation, "used"},    {study::Metric::kShortfallMean, "share"},
+      {study::Metric::kBurstyP99, "burst p99"}, {study::Metric::kSteadyP99, "steady p99"},
+      {study::Metric::kStarvation, "starved"},  {study::Metric::kReserve, "reserved"},
+      {study::Metric::kRepay, "repay"},         {study::Metric::kDecision, "cpu"}};
   for (const std::string& scenario : comparison.scenarios) {
-    fmt::print("\n{:<18}", scenario);
-    for (const auto& [metric, title] : kShown) fmt::print("{:>12}", title);
+    fmt::print("\n{:<28}", scenario);
+    for (const auto& [metric, title] : kShown) fmt::print("{:>11}", title);
     fmt::print("\n");
     for (const std::string& policy : comparison.policies) {
-      fmt::print("  {:<16}", policy);
+      fmt::print("  {:<26}", policy);
       for (const auto& [metric, title] : kShown) {
-        fmt::print("{:>12}",
+        fmt::print("{:>11}",
                    percent_or_dash(study::rank(comparison.results, scenario, metric), policy));
       }
       fmt::print("\n");
@@ -246,6 +290,17 @@ std::string command_of(const CompareArguments& arguments) {
   return command + fmt::format(" --seeds {} --out DIR", arguments.seeds);
 }
 
+// Two comparisons in one folder would mix their runs. The lock ends with the process.
+host::Fd lock_folder(const std::string& folder) {
+  host::Fd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd.is_open()) check(fail_errno(errno, quote(folder)), Exit::kCantCreate, "--out");
+  if (flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
+  throw Failure{Exit::kCantCreate,
+                fmt::format("--out: another comparison writes to {}; wait for it, or give another "
+                            "folder",
+                            quote(folder))};
+}
+
 // Closes a file that was opened with fopen(3).
 struct Close {
   void operator()(std::FILE* file) const { (void)std::fclose(file); }
@@ -256,6 +311,13 @@ struct Study {
   std::vector<Plan> plans;
   study::Comparison comparison;
 };
+
+// A workload without a scenario gets a device of its own, which has no name.
+std::vector<std::string> scenarios_of(const CompareArguments& arguments) {
+  if (arguments.scenarios) return split(*arguments.scenarios);
+  if (!arguments.workload.files.empty()) return {""};
+  return default_scenarios();
+}
 
 // All runs of the comparison, and those that are still to be done.
 Study plan(const CompareArguments& arguments, std::vector<study::RunResult> done) {
@@ -269,10 +331,7 @@ Study plan(const CompareArguments& arguments, std::vector<study::RunResult> done
     study.comparison.policies.emplace_back(sim::contender_name(policy));
   }
   std::set<study::RunKey> known;
-  // A workload without a scenario gets a device of its own, which has no name.
-  const bool has_workload = !arguments.workload.files.empty();
-  const std::string scenarios = arguments.scenarios.value_or(has_workload ? "" : kScenarios);
-  for (const std::string& name : split(scenarios)) {
+  for (const std::string& name : scenarios_of(arguments)) {
     auto loaded = std::make_unique<Loaded>(load(name, arguments));
     const std::string& title = loaded->scenario.name;
     if (loaded->scenario.lustre) {
@@ -327,6 +386,7 @@ int compare(const CompareArguments& arguments) {
     throw Failure{Exit::kUsage, fmt::format("--threads: expected at most {}", kThreadsMax)};
   }
   check(host::make_folder(arguments.out), Exit::kCantCreate, "--out");
+  const host::Fd folder = lock_folder(arguments.out);
   const std::string path = arguments.out + "/runs.jsonl";
   std::vector<study::RunResult> done = earlier_runs(path);
   // No line may be appended to a truncated one.
@@ -373,7 +433,8 @@ CLI::App* add_sim_compare(CLI::App& sim, int& status) {
       ->required();
   command
       ->add_option("--scenarios", arguments->scenarios,
-                   "Names or files of scenarios, separated by commas (default: ten of them)")
+                   "Names or files of scenarios, separated by commas (default: all in which jobs "
+                   "share a device)")
       ->type_name("LIST");
   add_workload_options(*command, arguments->workload);
   command

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import tempfile
 import unittest
@@ -87,6 +88,26 @@ class Recordings(WorkloadTest):
                              "--map", "-: comm=kworker*", "--map", "writes: op=write",
                              "--by", "dev")
         self.assertEqual(sorted(result["policies"]["none"]["jobs"]), ["8_0", "writes"])
+
+    def test_blkparse_of_a_loop_device_as_the_kernel_traced_it(self):
+        """dd, two jobs of fio, and blkdiscard; what blkparse itself counted is at its end."""
+        log = RECORDED / "loop.blkparse.txt"
+        text = log.read_text(encoding="utf-8")
+        result = self.result("--workload", log, "--policy", "none,weir")
+        mine = result["workload"][0]
+        total = text[text.index("Total (7,0):"):]
+        reads, written = (int(re.search(rf"{kind} Queued: *(\d+)", total)[1])
+                          for kind in ("Reads", "Writes"))
+        # blkparse counts a discard and a flush as writes.
+        self.assertEqual(mine["reads"], reads)
+        self.assertEqual(mine["requests"] - mine["reads"], written - 2)
+        self.assertEqual(mine["not_simulated"]["trims and discards"], 1)
+        self.assertEqual(mine["not_simulated"]["flushes"], 1)
+        jobs = result["policies"]["weir"]["jobs"]
+        self.assertEqual({name: job["served"] for name, job in jobs.items()},
+                         {"dd": 6, "fio": 28, "blkdiscard": 34})
+        result = self.result("--workload", log, "--policy", "none", "--by", "pid")
+        self.assertEqual(len(result["policies"]["none"]["jobs"]), 4)
 
     def test_msr_cambridge(self):
         result = self.result("--workload", RECORDED / "msr.csv", "--policy", "none")

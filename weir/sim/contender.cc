@@ -79,6 +79,26 @@ Result<void> reserve(const Scenario& scenario, const TargetSpec& spec, Stage& st
   return {};
 }
 
+// Empty if it has them, or if it controls nothing.
+std::string_view why_no_reservations(Contender contender) {
+  switch (contender) {
+    case Contender::kStatic:
+    case Contender::kLustreTbf:
+      return "a rate limits a job, and reserves nothing for it";
+    case Contender::kAdaptbf:
+      return "it divides the capacity by nodes only, and a job has a reservation";
+    case Contender::kSfqD:
+    case Contender::kSfqDAuto:
+    case Contender::kGift:
+    case Contender::kThemis:
+      return "it has shares by nodes only, and a job has a reservation";
+    case Contender::kIoLatency:
+      return "a latency target is not a rate, and a job has a reservation";
+    default:
+      return "";
+  }
+}
+
 }  // namespace
 
 std::string_view contender_name(Contender contender) {
@@ -89,6 +109,22 @@ std::optional<Contender> contender_by(std::string_view name) {
   const auto found = std::find(kNames.begin(), kNames.end(), name);
   if (found == kNames.end()) return std::nullopt;
   return static_cast<Contender>(found - kNames.begin());
+}
+
+std::string obstacle(Contender contender, const Scenario& scenario) {
+  if (is_rival(contender) && scenario.lustre) return "the scenario has a Lustre server";
+  const bool by_size =
+      std::any_of(scenario.targets.begin(), scenario.targets.end(),
+                  [](const TargetSpec& of) { return of.cost.kind() != Cost::Kind::kOp; });
+  if (by_size && contender == Contender::kIoLatency) {
+    return "a latency target is for requests of one size, and requests are charged by size";
+  }
+  if (by_size && contender == Contender::kLustreTbf) {
+    return "its rules count requests, and requests are charged by size";
+  }
+  const bool is_reserved = std::any_of(scenario.jobs.begin(), scenario.jobs.end(),
+                                       [](const JobSpec& job) { return job.reserve.has_value(); });
+  return is_reserved ? std::string(why_no_reservations(contender)) : "";
 }
 
 Nanoseconds own_period(Contender contender) {

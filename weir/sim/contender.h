@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -101,7 +102,12 @@ struct Stage {
   Bounds bounds;
 };
 
-// EINVAL if the policy cannot express the scenario, or is a rival.
+// What of the scenario the policy cannot express, and why; empty: nothing. `none` is the absence of
+// control, which leaves nothing to express.
+std::string obstacle(Contender contender, const Scenario& scenario);
+
+// EINVAL if the policy cannot be configured for the target, or is a rival. A policy without
+// reservations leaves them out.
 Result<Stage> make_stage(Contender contender, const Scenario& scenario, const TargetSpec& spec,
                          std::optional<Nanoseconds> period, Instant now);
 

@@ -2,14 +2,56 @@
 #include "weir/sim/measures.h"
 
 #include <algorithm>
+#include <limits>
+#include <utility>
 
 namespace weir::sim {
+namespace {
+
+constexpr Nanoseconds kWindow = Measures::kStep * std::int64_t{Measures::kWindowSteps};
+
+double cost_in(const Rate& rate, Nanoseconds time) {
+  return static_cast<double>(rate.tokens()) * static_cast<double>(time.count()) /
+         static_cast<double>(rate.time_ns());
+}
+
+// Where the sum of all parts begins to grow faster, or slower, with the level.
+struct Bend {
+  double level = 0;
+  double nodes = 0;
+};
+
+// The level at which the parts are `total`, from `sum` and nodes that grow at level 0.
+double level_of(std::vector<Bend> bends, double sum, double nodes, double total) {
+  std::sort(bends.begin(), bends.end(),
+            [](const Bend& a, const Bend& b) { return a.level < b.level; });
+  double level = 0;
+  for (const Bend& bend : bends) {
+    const double reached = sum + nodes * (bend.level - level);
+    if (reached >= total) break;
+    sum = reached;
+    level = bend.level;
+    nodes += bend.nodes;
+  }
+  return nodes > 0 ? level + (total - sum) / nodes : level;
+}
+
+}  // namespace
 
 Measures::Measures(const Scenario& scenario) : jobs_(scenario.jobs.size()) {
   nodes_.reserve(jobs_.size());
+  double capacity = 0;
+  for (const TargetSpec& target : scenario.targets) {
+    capacity += cost_in(target.capacity, kWindow);
+  }
+  const auto all_nodes = static_cast<double>(scenario.nodes());
   for (std::size_t i = 0; i < jobs_.size(); ++i) {
     const JobSpec& spec = scenario.jobs[i];
     nodes_.push_back(spec.nodes);
+    reserves_.push_back(spec.reserve ? cost_in(*spec.reserve, kWindow) *
+                                           static_cast<double>(scenario.targets.size())
+                                     : 0);
+    seconds_.push_back(capacity * static_cast<double>(spec.nodes) / all_nodes);
     std::optional<Nanoseconds> first;
     for (const ProcessSpec& process : spec.processes) {
       first = std::min(first.value_or(process.start), process.start);
@@ -73,54 +115,118 @@ void Measures::sum_up(std::size_t steps) {
   }
 }
 
-double Measures::entitlement(std::size_t job, std::size_t step) const {
+void Measures::slide(std::size_t step) {
+  for (std::size_t i = 0; i < jobs_.size(); ++i) {
+    const std::vector<Step>& own = jobs_[i].steps;
+    Window& window = windows_[i];
+    window.cost += own[step].cost;
+    window.active += own[step].is_active ? 1 : 0;
+    window.backlogged = own[step].was_empty ? 0 : window.backlogged + 1;
+    if (step < kWindowSteps) continue;
+    window.cost -= own[step - kWindowSteps].cost;
+    window.active -= own[step - kWindowSteps].is_active ? 1 : 0;
+  }
+}
+
+Measures::Need Measures::need(std::size_t job) const {
+  const Window& own = windows_[job];
+  if (own.active == 0) return {};
+  const double most = own.backlogged >= kWindowSteps ? std::numeric_limits<double>::infinity()
+                                                     : static_cast<double>(own.cost);
+  return {.least = std::min(reserves_[job], most), .most = most};
+}
+
+Measures::Fill Measures::fill() const {
+  std::vector<Bend> bends;
+  double total = 0;
+  double least = 0;
+  double nodes = 0;
+  for (std::size_t i = 0; i < jobs_.size(); ++i) {
+    const Need own = need(i);
+    total += static_cast<double>(windows_[i].cost);
+    if (own.most <= 0) continue;
+    const auto weight = static_cast<double>(nodes_[i]);
+    least += own.least;
+    if (own.least > 0) {
+      bends.push_back({own.least / weight, weight});
+    } else {
+      nodes += weight;
+    }
+    if (own.most < std::numeric_limits<double>::infinity()) {
+      bends.push_back({own.most / weight, -weight});
+    }
+  }
+  if (least >= total) return {.level = 0, .reserved = least > 0 ? total / least : 1};
+  return {.level = level_of(std::move(bends), least, nodes, total)};
+}
+
+double Measures::fair_part(std::size_t job, const Fill& fill) const {
+  const Need own = need(job);
+  return std::clamp(fill.level * static_cast<double>(nodes_[job]), fill.reserved * own.least,
+                    own.most);
+}
+
+double Measures::part_by_nodes(std::size_t job, std::size_t step) const {
   if (active_nodes_[step] == 0) return 0;
   return static_cast<double>(cost_[step]) * static_cast<double>(nodes_[job]) /
          static_cast<double>(active_nodes_[step]);
 }
 
-void Measures::measure_windows(std::size_t job, std::size_t steps, JobMeasured& measured) const {
-  const std::vector<Step>& own = jobs_[job].steps;
-  double sum = 0;
-  std::size_t backlogged = 0;  // steps in a row
-  for (std::size_t step = 0; step < steps; ++step) {
-    backlogged = own[step].was_empty ? 0 : backlogged + 1;
-    if (backlogged < kWindowSteps) continue;
-    double entitled = 0;
-    double served = 0;
-    bool has_others = false;
-    for (std::size_t i = step + 1 - kWindowSteps; i <= step; ++i) {
-      entitled += entitlement(job, i);
-      served += static_cast<double>(own[i].cost);
-      has_others = has_others || active_nodes_[i] > nodes_[job];
-    }
-    if (!has_others || entitled <= 0) continue;
-    const double shortfall = std::max(0.0, 1 - served / entitled);
-    ++measured.windows;
-    sum += shortfall;
-    measured.shortfall_worst = std::max(measured.shortfall_worst, shortfall);
+void Measures::measure_window(std::size_t job, const Fill& fill, bool has_others,
+                              JobMeasured& measured) const {
+  if (windows_[job].backlogged < kWindowSteps) return;
+  const auto served = static_cast<double>(windows_[job].cost);
+  if (reserves_[job] > 0) {
+    measured.reserve_missed =
+        std::max({measured.reserve_missed.value_or(0), 0.0, 1 - served / reserves_[job]});
   }
-  if (measured.windows > 0) measured.shortfall_mean = sum / static_cast<double>(measured.windows);
+  const double entitled = fair_part(job, fill);
+  if (!has_others || entitled <= 0) return;
+  const double shortfall = std::max(0.0, 1 - served / entitled);
+  ++measured.windows;
+  measured.shortfall_mean += shortfall;  // their sum, until the end
+  measured.shortfall_worst = std::max(measured.shortfall_worst, shortfall);
 }
 
-void Measures::measure_loan(std::size_t job, std::size_t steps, JobMeasured& measured) const {
+void Measures::measure_lending(std::size_t job, std::size_t step, JobMeasured& measured) const {
   const Job& state = jobs_[job];
+  if (!state.returns || !state.steps[step].is_active) return;
+  if (step >= step_of(Instant{*state.returns})) return;
+  const auto served = static_cast<double>(state.steps[step].cost);
+  measured.lent += std::max(0.0, part_by_nodes(job, step) - served);
+}
+
+// Windows after the return that do not overlap.
+void Measures::measure_repayment(std::size_t job, std::size_t step, const Fill& fill,
+                                 JobMeasured& measured) {
+  Job& state = jobs_[job];
   if (!state.returns) return;
   const std::size_t begin = step_of(Instant{*state.returns});
-  double extra = 0;
+  if (step + 1 <= begin || (step + 1 - begin) % kWindowSteps != 0) return;
+  state.extra += static_cast<double>(windows_[job].cost) - fair_part(job, fill);
+  measured.repaid = std::max(measured.repaid, state.extra);
+  const double enough = std::min(measured.lent / 2, seconds_[job]);
+  if (measured.lent > 0 && state.extra >= enough && !measured.repaid_after) {
+    measured.repaid_after = kStep * static_cast<std::int64_t>(step + 1 - begin);
+  }
+}
+
+void Measures::measure_steps(std::size_t steps, std::vector<JobMeasured>& measured) {
+  windows_.assign(jobs_.size(), Window{});
   for (std::size_t step = 0; step < steps; ++step) {
-    if (!state.steps[step].is_active) continue;
-    const double more = static_cast<double>(state.steps[step].cost) - entitlement(job, step);
-    if (step < begin) {
-      measured.lent += std::max(0.0, -more);
-      continue;
+    slide(step);
+    for (std::size_t i = 0; i < jobs_.size(); ++i) measure_lending(i, step, measured[i]);
+    if (step + 1 < kWindowSteps) continue;
+    const Fill now = fill();
+    const auto active = static_cast<std::size_t>(std::count_if(
+        windows_.begin(), windows_.end(), [](const Window& window) { return window.active > 0; }));
+    for (std::size_t i = 0; i < jobs_.size(); ++i) {
+      measure_window(i, now, active > 1, measured[i]);
+      measure_repayment(i, step, now, measured[i]);
     }
-    extra += more;
-    measured.repaid = std::max(measured.repaid, extra);
-    const bool is_half = measured.lent > 0 && extra >= measured.lent / 2;
-    if (is_half && !measured.repaid_after) {
-      measured.repaid_after = kStep * static_cast<std::int64_t>(step + 1 - begin);
-    }
+  }
+  for (JobMeasured& one : measured) {
+    if (one.windows > 0) one.shortfall_mean /= static_cast<double>(one.windows);
   }
 }
 
@@ -137,11 +243,8 @@ std::vector<JobMeasured> Measures::end(Instant now) {
     }
   }
   sum_up(steps);
-  for (std::size_t i = 0; i < jobs_.size(); ++i) {
-    measured[i].starved = jobs_[i].starved;
-    measure_windows(i, steps, measured[i]);
-    measure_loan(i, steps, measured[i]);
-  }
+  for (std::size_t i = 0; i < jobs_.size(); ++i) measured[i].starved = jobs_[i].starved;
+  measure_steps(steps, measured);
   return measured;
 }
 

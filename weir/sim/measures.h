@@ -5,19 +5,27 @@
 //
 //   backlogged    the job had requests waiting during the whole window
 //   active        the job had a request waiting or in service at some time of the step
-//   entitlement   of a window: cost served in it x nodes of the job / nodes of all active jobs
+//   entitlement   of a window: its fair part of what was served in the window, which is divided
+//                 among the jobs by nodes. A job that was active and not backlogged needs no more
+//                 than it got. A job with a reservation gets at least that, or all such jobs get
+//                 it in proportion if less was served than is reserved.
 //   shortfall     1 - served / entitlement, or 0 if the job got more; counted in every window in
 //                 which the job was backlogged and another job was active
+//   reserve       1 - served / reserved, or 0 if the job got more, in the worst window in which
+//   missed        the job was backlogged
 //   starved       longest time in which requests of the job waited and none was dispatched
-//   lent          for a job with a process that starts later: entitlement - served of all steps
+//   lent          for a job with a process that starts later: part by nodes - served, of all steps
 //                 before that start in which the job was active and got less
 //   repaid after  the time from that start until the job got, beyond its entitlement, half of what
-//                 it lent
+//                 it lent, or as much as its part by nodes of the capacity is in a second if that
+//                 is less: no policy keeps loans forever. In whole windows.
 //
 // Example: nodes 3 and 1, both backlogged, 1000 served in a window, 200 of them to the first job.
-// Its entitlement is 750, its shortfall 1 - 200/750 = 0.73.
+// Its entitlement is 750, its shortfall 1 - 200/750 = 0.73. With a reservation of 400 for the
+// second job, the entitlement of the first is 600. If the second has nothing waiting at times and
+// gets 100, that of the first is 900.
 //
-// Memory: 8 bytes per job and step. Calls are in order of time.
+// Memory: 16 bytes per job and step. Calls are in order of time.
 #pragma once
 
 #include <cstdint>
@@ -58,6 +66,7 @@ class Measures {
     Instant served_at{};  // last dispatch, or begin of the backlog
     Nanoseconds starved{0};
     std::optional<Nanoseconds> returns;  // start of its late process
+    double extra = 0;                    // beyond its fair part since then
   };
 
   static std::size_t step_of(Instant at) {
@@ -66,16 +75,42 @@ class Measures {
   static Step& at(Job& job, std::size_t step);
   static void mark_active(Job& job, Instant until);
   void mark_empty(Job& job, Instant until);
-  // Of all jobs, of each step.
-  void sum_up(std::size_t steps);
-  double entitlement(std::size_t job, std::size_t step) const;
-  void measure_windows(std::size_t job, std::size_t steps, JobMeasured& measured) const;
-  void measure_loan(std::size_t job, std::size_t steps, JobMeasured& measured) const;
+  // A job in the current window.
+  struct Window {
+    std::uint64_t cost = 0;
+    std::size_t active = 0;      // steps
+    std::size_t backlogged = 0;  // steps in a row, up to now
+  };
+  // What a job gets at least and at most in the current window.
+  struct Need {
+    double least = 0;
+    double most = 0;  // infinite if it was backlogged
+  };
+  // The fair part of a job is level x nodes, within its need.
+  struct Fill {
+    double level = 0;
+    double reserved = 1;  // so much of every reservation
+  };
+  void sum_up(std::size_t steps);  // all jobs, by step
+  void slide(std::size_t step);    // the window, so that it ends with this step
+  Need need(std::size_t job) const;
+  Fill fill() const;
+  double fair_part(std::size_t job, const Fill& fill) const;
+  double part_by_nodes(std::size_t job, std::size_t step) const;
+  void measure_steps(std::size_t steps, std::vector<JobMeasured>& measured);
+  void measure_window(std::size_t job, const Fill& fill, bool has_others,
+                      JobMeasured& measured) const;
+  void measure_lending(std::size_t job, std::size_t step, JobMeasured& measured) const;
+  void measure_repayment(std::size_t job, std::size_t step, const Fill& fill,
+                         JobMeasured& measured);
 
   std::vector<std::uint64_t> nodes_;
+  std::vector<double> reserves_;  // by job, of a window on all targets
+  std::vector<double> seconds_;   // by job: its part by nodes of the capacity in a second
   std::vector<Job> jobs_;
   std::vector<std::uint64_t> cost_;          // of all jobs, by step
   std::vector<std::uint64_t> active_nodes_;  // by step
+  std::vector<Window> windows_;              // by job
 };
 
 }  // namespace weir::sim

@@ -40,6 +40,73 @@ TEST(Measures, ShortfallIsWhatABackloggedJobLacksOfItsEntitlement) {
   EXPECT_EQ(measured[1].shortfall_mean, 0);
 }
 
+// Both jobs are backlogged for two seconds; in each step they are served so much.
+std::vector<JobMeasured> of_two(const Scenario& scenario, std::uint64_t first,
+                                std::uint64_t second) {
+  Measures measures(scenario);
+  for (int i = 0; i < 2; ++i) measures.arrive(0, ms(0));
+  for (int i = 0; i < 2; ++i) measures.arrive(1, ms(0));
+  for (int step = 0; step < 20; ++step) {
+    for (const std::size_t job : {0U, 1U}) {
+      measures.arrive(job, ms(step * 100 + 50));
+      measures.dispatch(job, ms(step * 100 + 50));
+    }
+    measures.complete(0, first, ms(step * 100 + 60));
+    measures.complete(1, second, ms(step * 100 + 60));
+  }
+  return measures.end(ms(2000));
+}
+
+TEST(Measures, WhatOthersDoNotNeedBelongsToABackloggedJob) {
+  // The second job has nothing waiting at the end of each step, and gets 10 of its part of 25.
+  Measures measures(of_nodes({3, 1}));
+  for (int i = 0; i < 100; ++i) measures.arrive(0, ms(0));
+  for (int step = 0; step < 20; ++step) {
+    measures.dispatch(0, ms(step * 100 + 50));
+    measures.arrive(1, ms(step * 100 + 50));
+    measures.dispatch(1, ms(step * 100 + 55));
+    measures.complete(0, 45, ms(step * 100 + 60));
+    measures.complete(1, 10, ms(step * 100 + 60));
+  }
+  const auto measured = measures.end(ms(2000));
+  EXPECT_EQ(measured[1].windows, 0U);
+  // All but the 10 of the other; nothing is lacking.
+  EXPECT_EQ(measured[0].windows, 11U);
+  EXPECT_DOUBLE_EQ(measured[0].shortfall_mean, 0);
+}
+
+TEST(Measures, AReservationIsGivenBeforeTheRestIsDivided) {
+  // Of 100 in a step 40 are reserved for the second job: the first is entitled to 60.
+  Scenario scenario = of_nodes({3, 1});
+  scenario.jobs[1].reserve = Rate::per_second(400);
+  const auto kept = of_two(scenario, 45, 55);
+  EXPECT_DOUBLE_EQ(kept[0].shortfall_mean, 1 - 45.0 / 60);
+  EXPECT_DOUBLE_EQ(kept[1].shortfall_mean, 0);
+  EXPECT_FALSE(kept[0].reserve_missed);
+  EXPECT_DOUBLE_EQ(kept[1].reserve_missed.value_or(1), 0);
+  const auto missed = of_two(scenario, 75, 25);
+  EXPECT_DOUBLE_EQ(missed[1].shortfall_mean, 1 - 25.0 / 40);
+  EXPECT_DOUBLE_EQ(missed[1].reserve_missed.value_or(0), 1 - 25.0 / 40);
+  EXPECT_DOUBLE_EQ(missed[0].shortfall_mean, 0);
+}
+
+TEST(Measures, AReservationBelowTheShareChangesNothing) {
+  Scenario scenario = of_nodes({3, 1});
+  scenario.jobs[0].reserve = Rate::per_second(100);
+  EXPECT_DOUBLE_EQ(of_two(scenario, 60, 40)[0].shortfall_mean, 1 - 60.0 / 75);
+}
+
+TEST(Measures, ReservationsOfMoreThanIsServedAreReducedAlike) {
+  // 600 and 200 are reserved; only 400 are served: 300 and 100.
+  Scenario scenario = of_nodes({1, 1});
+  scenario.jobs[0].reserve = Rate::per_second(600);
+  scenario.jobs[1].reserve = Rate::per_second(200);
+  const auto measured = of_two(scenario, 15, 25);
+  EXPECT_DOUBLE_EQ(measured[0].shortfall_mean, 0.5);
+  EXPECT_DOUBLE_EQ(measured[0].reserve_missed.value_or(0), 0.75);
+  EXPECT_DOUBLE_EQ(measured[1].shortfall_mean, 0);
+}
+
 TEST(Measures, AWindowInWhichAJobHadNothingWaitingDoesNotCount) {
   Measures measures(of_nodes({1, 1}));
   for (int i = 0; i < 100; ++i) measures.arrive(1, ms(0));
@@ -85,14 +152,31 @@ TEST(Measures, ALoanIsRepaidWhenHalfOfItCameBack) {
   for (int i = 0; i < 1000; ++i) measures.arrive(1, ms(0));
   for (int step = 0; step < 30; ++step) {
     const Instant at = ms(step * 100 + 50);
-    measures.complete(0, step < 10 ? 10 : 75, at);  // then 25 more than its 50
-    measures.complete(1, step < 10 ? 90 : 25, at);
+    measures.complete(0, step < 10 ? 10 : 62, at);  // then 12 more than its 50
+    measures.complete(1, step < 10 ? 90 : 38, at);
   }
   const auto measured = measures.end(ms(3000));
   EXPECT_DOUBLE_EQ(measured[0].lent, 400);
-  EXPECT_DOUBLE_EQ(measured[0].repaid, 500);
-  EXPECT_EQ(measured[0].repaid_after, milliseconds{800});  // 8 steps x 25 = 200
+  EXPECT_DOUBLE_EQ(measured[0].repaid, 240);
+  EXPECT_EQ(measured[0].repaid_after, seconds{2});  // 120 in the first window, 240 in two
   EXPECT_FALSE(measured[1].repaid_after);
+}
+
+TEST(Measures, ALargeLoanIsRepaidWhenASecondsWorthCameBack) {
+  Scenario scenario = of_nodes({1, 1});
+  scenario.targets[0].capacity = Rate::per_second(100);  // 50 in a second for each
+  scenario.jobs[0].processes = {{.kind = ProcessSpec::Kind::kBurst}, {.start = seconds{1}}};
+  Measures measures(scenario);
+  for (const std::size_t job : {0U, 1U}) {
+    for (int i = 0; i < 1000; ++i) measures.arrive(job, ms(0));
+  }
+  for (int step = 0; step < 30; ++step) {
+    const Instant at = ms(step * 100 + 50);
+    measures.complete(0, step < 10 ? 10 : 62, at);
+    measures.complete(1, step < 10 ? 90 : 38, at);
+  }
+  // It lent 400; the 120 of the first window are more than 50.
+  EXPECT_EQ(measures.end(ms(3000))[0].repaid_after, seconds{1});
 }
 
 }  // namespace

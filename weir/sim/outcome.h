@@ -65,8 +65,10 @@ struct JobMeasured {
   double shortfall_worst = 0;
   Nanoseconds starved{0};                   // longest time without a dispatch while requests waited
   double lent = 0;                          // cost, before it became backlogged permanently
-  double repaid = 0;                        // cost beyond its entitlement afterwards, at most
-  std::optional<Nanoseconds> repaid_after;  // half of what it lent
+  double repaid = 0;                        // cost beyond its fair part afterwards, at most
+  std::optional<Nanoseconds> repaid_after;  // half of what it lent, or what a second is worth
+  // Of its reservation in the worst second, as a fraction; none without a reservation.
+  std::optional<double> reserve_missed;
 };
 
 // The report of a period, and its target.
@@ -90,6 +92,8 @@ struct Outcome {
   std::vector<PeriodRow> periods;
   std::uint64_t periods_left_out = 0;  // for lack of memory; see world.h
   std::vector<JobMeasured> measured;   // by job; empty unless RunOptions::measures
+  // Time in calls of the schedulers, estimated from samples; only with RunOptions::stopwatch.
+  std::optional<Nanoseconds> decision_time;
   // Requests of streams that were late because the window was full, and the longest delay.
   std::uint64_t held_back = 0;
   Nanoseconds held_back_longest{0};

@@ -25,22 +25,9 @@ RivalSetup setup_of(const Scenario& scenario, const TargetSpec& spec, std::uint6
   for (const JobSpec& job : scenario.jobs) {
     setup.names.push_back(job.name);
     setup.nodes.push_back(job.nodes);
+    setup.reserves.push_back(job.reserve);
   }
   return setup;
-}
-
-// What a rival cannot express, and why; empty: nothing.
-std::string obstacle(Contender contender, const Scenario& scenario) {
-  for (const TargetSpec& target : scenario.targets) {
-    if (target.cost.kind() == Cost::Kind::kOp) continue;
-    if (contender == Contender::kIoLatency) {
-      return "a latency target is for requests of one size, and requests are charged by size";
-    }
-    if (contender == Contender::kLustreTbf) {
-      return "its rules count requests, and requests are charged by size";
-    }
-  }
-  return scenario.lustre ? "the scenario has a Lustre server" : "";
 }
 
 }  // namespace
@@ -126,7 +113,7 @@ Result<std::vector<std::unique_ptr<Rival>>> make_rivals(Contender contender,
   for (const TargetSpec& spec : scenario.targets) {
     RivalSetup setup = setup_of(scenario, spec, seed);
     if (contender == Contender::kMclock) {
-      auto shares = mclock_by_nodes(setup);
+      auto shares = mclock_shares(setup);
       rivals.push_back(std::make_unique<Mclock>(std::move(setup), std::move(shares)));
     } else if (contender == Contender::kSfqD) {
       const std::uint32_t depth = setup.slots;

@@ -38,6 +38,8 @@ struct RivalSetup {
   Cost cost;
   std::vector<std::string> names;    // of the jobs
   std::vector<std::uint64_t> nodes;  // of the jobs
+  // Of the jobs, in units of cost; shorter than `nodes`: the others have none.
+  std::vector<std::optional<Rate>> reserves;
   std::uint64_t seed = 1;
 
   std::uint64_t all_nodes() const;

@@ -135,11 +135,20 @@ TEST(Mclock, AnIdleJobSavesNothingUp) {
 TEST(Mclock, HalfOfTheEntitlementIsReserved) {
   RivalSetup setup = setup_of({3, 1});
   setup.capacity = Rate::per_second(1000);
-  const auto shares = mclock_by_nodes(setup);
+  const auto shares = mclock_shares(setup);
   EXPECT_EQ(shares[0].reservation, Rate::per_second(375));
   EXPECT_EQ(shares[1].reservation, Rate::per_second(125));
   EXPECT_EQ(shares[0].weight, 3U);
   EXPECT_FALSE(shares[0].limit);
+}
+
+TEST(Mclock, ReservationsOfJobsReplaceThoseByNodes) {
+  RivalSetup setup = setup_of({3, 1});
+  setup.reserves = {std::nullopt, Rate::per_second(500)};
+  const auto shares = mclock_shares(setup);
+  EXPECT_FALSE(shares[0].reservation);
+  EXPECT_EQ(shares[1].reservation, Rate::per_second(500));
+  EXPECT_EQ(shares[1].weight, 1U);
 }
 
 // ---- SFQ(D) ----
@@ -416,6 +425,52 @@ TEST(Rival, SaysWhatItCannotExpress) {
             "one size, and requests are charged by size; leave the policy out");
   EXPECT_FALSE(run(scenario, Contender::kLustreTbf, {}));
   EXPECT_TRUE(run(scenario, Contender::kMclock, {}));
+}
+
+TEST(Rival, ReservationsAreForThoseThatHaveThem) {
+  Scenario scenario = busy();
+  EXPECT_EQ(obstacle(Contender::kStatic, scenario), "");
+  scenario.jobs[1].reserve = Rate::per_second(400);
+  const auto refused = run(scenario, Contender::kSfqD, {});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message(),
+            "policy 'sfq-d': cannot express the scenario: it has shares by nodes only, and a job "
+            "has a reservation; leave the policy out");
+  std::string able;
+  for (const Contender contender : kContenders) {
+    if (obstacle(contender, scenario).empty()) able += std::string(contender_name(contender)) + " ";
+  }
+  for (const Contender contender : kRivals) {
+    if (obstacle(contender, scenario).empty()) able += std::string(contender_name(contender)) + " ";
+  }
+  EXPECT_EQ(able, "none weir wfq mclock ");
+}
+
+TEST(Rival, MclockKeepsAReservationOfAJobWithFewNodes) {
+  // By nodes 250 of 1000; 400 are reserved.
+  Scenario scenario = busy();
+  scenario.jobs[1].reserve = Rate::per_second(400);
+  const auto outcome = run(scenario, Contender::kMclock, {.measures = true});
+  ASSERT_TRUE(outcome);
+  EXPECT_NEAR(outcome->jobs[1].throughput, 400, 8);
+  EXPECT_LT(outcome->measured[1].reserve_missed.value_or(1), 0.03);
+  EXPECT_FALSE(outcome->measured[0].reserve_missed);
+  scenario.jobs[1].reserve = std::nullopt;
+  const auto without = run(scenario, Contender::kMclock, {.measures = true});
+  EXPECT_NEAR(without->jobs[1].throughput, 250, 8);
+}
+
+TEST(Rival, TheTimeOfItsDecisionsIsEstimated) {
+  std::int64_t readings = 0;
+  // Each reading is one nanosecond after the other: no time but that of the clock.
+  const Stopwatch stopwatch{.now = [&] { return Nanoseconds{++readings}; },
+                            .switches = [] { return std::uint64_t{0}; }};
+  const auto outcome = run(busy(), Contender::kMclock, {.stopwatch = stopwatch});
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ(outcome->decision_time, Nanoseconds{0});
+  // Arrival, decision and completion of each request, and decisions that wait.
+  EXPECT_GT(readings, static_cast<std::int64_t>(2 * 3 * outcome->served / CallMeter::kEvery));
+  EXPECT_FALSE(run(busy(), Contender::kMclock, {})->decision_time);
 }
 
 }  // namespace

@@ -177,7 +177,8 @@ class World {
         options_(options),
         rng_(options.seed),
         fault_rng_(rng_.split("faults")),
-        has_faults_(scenario.faults.late_permille > 0 || scenario.faults.lost_permille > 0) {
+        has_faults_(scenario.faults.late_permille > 0 || scenario.faults.lost_permille > 0),
+        meter_(options.stopwatch) {
     outcome_.contender = contender;
     if (has_periods(contender)) outcome_.period = options.period.value_or(own_period(contender));
     outcome_.bin = bin_of(scenario);
@@ -398,11 +399,16 @@ class World {
     }
   }
 
+  Decision decide(Device& device, Instant told) {
+    const CallMeter::Span span = meter_.span();
+    return device.scheduler.next(told);
+  }
+
   void ask(Device& device) {
     device.touched = false;
     const Instant told = tell(device);
     for (;;) {
-      const Decision decision = device.scheduler.next(told);
+      const Decision decision = decide(device, told);
       follow_slots(device);
       if (decision.kind() == Decision::Kind::kRun) {
         dispatch(device, static_cast<Flight&>(decision.request()));
@@ -584,7 +590,10 @@ class World {
     jobs_[job].admitted_cost += flight.cost;
     ++outcome_.jobs[job].arrived;
     ++queued_;
-    device.scheduler.admit(flight, job, tell(device));
+    {
+      const CallMeter::Span span = meter_.span();
+      device.scheduler.admit(flight, job, tell(device));
+    }
     if (device.checkers) device.checkers->wait(job, device.counted);
     touch(device);
   }
@@ -609,7 +618,10 @@ class World {
 
   void complete(Flight& flight) {
     Device& device = devices_[flight.target];
-    device.scheduler.complete(flight, tell(device));
+    {
+      const CallMeter::Span span = meter_.span();
+      device.scheduler.complete(flight, tell(device));
+    }
     if (device.checkers) device.checkers->complete(device.counted);
     JobOutcome& job = outcome_.jobs[flight.job];
     ++job.served;
@@ -750,6 +762,7 @@ class World {
   void finish() {
     if (contended_from_ && !contended_until_) end_contention();
     if (measures_) outcome_.measured = measures_->end(now_);
+    outcome_.decision_time = meter_.estimate();
     while (!scenario_.streams.empty() && bin_ >= kStreamBins) widen_bins();
     for (Device& device : devices_) drain(device);
     events_.clear();
@@ -867,6 +880,7 @@ class World {
   std::vector<double> unserved_;  // at that time
   Findings findings_;
   std::unique_ptr<Measures> measures_;
+  CallMeter meter_;  // of the schedulers' calls
   Outcome outcome_;
   Heap<Source, Instant, &Source::hook>
       events_;  // declared last: destroyed before the objects that it links

@@ -26,6 +26,7 @@
 
 #include "weir/base/result.h"
 #include "weir/base/time.h"
+#include "weir/sim/call_meter.h"
 #include "weir/sim/contender.h"
 #include "weir/sim/outcome.h"
 #include "weir/sim/scenario.h"
@@ -38,7 +39,8 @@ struct RunOptions {
   bool checkers = true;
   std::optional<Instant> measure_from = std::nullopt;  // of TargetOutcome::in_device, if any
   bool keep_periods = true;
-  bool measures = false;  // Outcome::measured
+  bool measures = false;     // Outcome::measured
+  Stopwatch stopwatch = {};  // for Outcome::decision_time
   // Called now and then with the progress of the run.
   std::function<void(Nanoseconds)> progress = nullptr;
 };

@@ -19,8 +19,8 @@ using Json = nlohmann::ordered_json;
 constexpr std::array<MetricText, kMetrics> kTexts = {{
     {"utilisation", "Utilisation", "cost served / what the capacity allows; more is better", true},
     {"shortfall_mean", "Entitlement error over 1 s, mean",
-     "what a job lacks of its part by nodes, as a fraction, in every second in which it has "
-     "requests waiting all the time and another job is active",
+     "what a job lacks of its fair part, as a fraction, in every second in which it has requests "
+     "waiting all the time and another job is active",
      false},
     {"shortfall_worst", "Entitlement error over 1 s, worst", "the same in the worst second", false},
     {"bursty_p99_ms", "p99 latency of bursty jobs, ms",
@@ -31,14 +31,16 @@ constexpr std::array<MetricText, kMetrics> kTexts = {{
     {"steady_p999_ms", "p99.9 latency of steady jobs, ms", "the same", false},
     {"starvation_ms", "Longest time without service while requests wait, ms",
      "longest time in which requests of a job wait and none of them is dispatched", false},
-    {"repay_s", "Time until half of a loan is repaid, s",
-     "from the start of a lender's continuous work until it has got half of what it lent beyond "
-     "its "
-     "part; no value if one of them never does",
+    {"reserve_missed", "Reservation not kept over 1 s, worst",
+     "what a job lacks of its reservation, as a fraction, in the worst second in which it has "
+     "requests waiting all the time",
      false},
-    {"cpu_ns", "Processor time per request, ns",
-     "of the whole run, with clients and device; the only metric that depends on the machine",
+    {"repay_s", "Time to repay, s",
+     "from the start of a lender's continuous work until it has got back half of what it lent, or "
+     "its part of the capacity in a second if that is less; no value if a lender never does",
      false},
+    {"decision_ns", "Processor time of the scheduler per request, ns",
+     "arrival, decision and completion, estimated from samples; depends on the machine", false},
 }};
 
 // 97.5 % quantiles of Student's distribution, from one degree of freedom.
@@ -80,6 +82,7 @@ JobRow row_of(const sim::JobSpec& spec, const sim::JobOutcome& job,
   row.shortfall_worst = rounded(measured.shortfall_worst);
   row.starved_ms = in_ms(measured.starved);
   if (measured.repaid_after) row.repaid_s = in_ms(*measured.repaid_after) / 1000;
+  if (measured.reserve_missed) row.reserve_missed = rounded(*measured.reserve_missed);
   return row;
 }
 
@@ -109,11 +112,13 @@ void set_shares(const sim::Outcome& outcome, std::array<std::optional<double>, k
   std::size_t loans = 0;
   std::size_t repaid = 0;
   double repaid_s = 0;
+  std::optional<double> missed;
   for (const sim::JobMeasured& job : outcome.measured) {
     sum += job.shortfall_mean * static_cast<double>(job.windows);
     windows += static_cast<double>(job.windows);
     worst = std::max(worst, job.shortfall_worst);
     starved = std::max(starved, job.starved);
+    if (job.reserve_missed) missed = std::max(missed.value_or(0), *job.reserve_missed);
     if (job.lent > 0) ++loans;
     if (!job.repaid_after) continue;
     ++repaid;
@@ -127,6 +132,7 @@ void set_shares(const sim::Outcome& outcome, std::array<std::optional<double>, k
     set(Metric::kShortfallWorst, worst);
   }
   set(Metric::kStarvation, in_ms(starved));
+  if (missed) set(Metric::kReserve, *missed);
   if (loans > 0 && repaid == loans) set(Metric::kRepay, repaid_s / static_cast<double>(loans));
 }
 
@@ -135,10 +141,15 @@ Json optional_json(const std::optional<double>& value) {
 }
 
 Json run_json(const RunResult& result) {
-  Json json = {{"scenario", result.key.scenario}, {"policy", result.key.policy},
-               {"seed", result.key.seed},         {"digest", result.digest},
-               {"refusal", result.refusal},       {"findings", result.findings},
-               {"metrics", Json::object()},       {"jobs", Json::array()}};
+  Json json = {{"scenario", result.key.scenario},
+               {"policy", result.key.policy},
+               {"seed", result.key.seed},
+               {"digest", result.digest},
+               {"refusal", result.refusal},
+               {"findings", result.findings},
+               {"cpu_s", result.cpu_s},
+               {"metrics", Json::object()},
+               {"jobs", Json::array()}};
   for (std::size_t i = 0; i < kMetrics; ++i) {
     json["metrics"][std::string(kTexts[i].name)] = optional_json(result.metrics[i]);
   }
@@ -146,7 +157,7 @@ Json run_json(const RunResult& result) {
     json["jobs"].push_back({job.job, job.group, job.is_bursty, job.nodes, job.arrived, job.served,
                             job.throughput, job.p50_ms, job.p99_ms, job.p999_ms, job.windows,
                             job.shortfall_mean, job.shortfall_worst, job.starved_ms,
-                            optional_json(job.repaid_s)});
+                            optional_json(job.repaid_s), optional_json(job.reserve_missed)});
   }
   return json;
 }
@@ -172,6 +183,7 @@ JobRow row_of(const Json& job) {
   row.shortfall_worst = job.at(12);
   row.starved_ms = job.at(13);
   if (!job.at(14).is_null()) row.repaid_s = job.at(14).get<double>();
+  if (!job.at(15).is_null()) row.reserve_missed = job.at(15).get<double>();
   return row;
 }
 
@@ -252,9 +264,10 @@ RunResult run_result(RunKey key, std::string digest, const sim::Scenario& scenar
   result.metrics[static_cast<std::size_t>(Metric::kUtilisation)] = rounded(outcome.utilisation);
   set_latencies(result.jobs, outcome, result.metrics);
   set_shares(outcome, result.metrics);
-  if (outcome.served > 0) {
-    result.metrics[static_cast<std::size_t>(Metric::kCpu)] =
-        rounded(static_cast<double>(cpu.count()) / static_cast<double>(outcome.served));
+  result.cpu_s = rounded(static_cast<double>(cpu.count()) / 1e9);
+  if (outcome.served > 0 && outcome.decision_time) {
+    result.metrics[static_cast<std::size_t>(Metric::kDecision)] = rounded(
+        static_cast<double>(outcome.decision_time->count()) / static_cast<double>(outcome.served));
   }
   return result;
 }
@@ -270,6 +283,7 @@ std::optional<RunResult> parse_run_line(std::string_view line) {
     result.digest = json.at("digest");
     result.refusal = json.at("refusal");
     result.findings = json.at("findings");
+    result.cpu_s = json.at("cpu_s");
     for (std::size_t i = 0; i < kMetrics; ++i) {
       const Json& value = json.at("metrics").at(std::string(kTexts[i].name));
       if (!value.is_null()) result.metrics[i] = value.get<double>();
@@ -331,20 +345,23 @@ std::string results_csv(const Comparison& comparison) {
   std::string csv =
       "scenario,policy,seed,job,group,kind,nodes,arrived,served,throughput,latency_p50_ms,"
       "latency_p99_ms,latency_p999_ms,windows,shortfall_mean,shortfall_worst,starved_ms,repaid_s,"
-      "utilisation,cpu_ns\n";
+      "reserve_missed,run_cpu_s";
+  for (const MetricText& text : kTexts)
+    fmt::format_to(std::back_inserter(csv), ",run_{}", text.name);
+  csv += '\n';
   const auto text = [](const std::optional<double>& value) {
     return value ? fmt::format("{}", *value) : "";
   };
   for (const RunResult& result : comparison.results) {
-    const std::string whole = text(result.metrics[static_cast<std::size_t>(Metric::kUtilisation)]) +
-                              "," + text(result.metrics[static_cast<std::size_t>(Metric::kCpu)]);
+    std::string whole = fmt::format("{}", result.cpu_s);
+    for (const auto& metric : result.metrics) whole += "," + text(metric);
     for (const JobRow& job : result.jobs) {
       fmt::format_to(
-          std::back_inserter(csv), "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
+          std::back_inserter(csv), "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
           result.key.scenario, result.key.policy, result.key.seed, job.job, job.group,
           job.is_bursty ? "bursty" : "steady", job.nodes, job.arrived, job.served, job.throughput,
           job.p50_ms, job.p99_ms, job.p999_ms, job.windows, job.shortfall_mean, job.shortfall_worst,
-          job.starved_ms, text(job.repaid_s), whole);
+          job.starved_ms, text(job.repaid_s), text(job.reserve_missed), whole);
     }
   }
   return csv;

@@ -6,14 +6,15 @@
 //                  was interrupted reads it and continues
 //   results.json   all runs; for each scenario and metric the mean of each policy over the seeds,
 //                  its 95 % confidence interval and its rank
-//   results.csv    tidy: one row for each job and run
+//   results.csv    tidy: one row for each job and run, and in each the metrics of the run as run_*
 //   report.html    a self-contained page with the ranks
 //
 // Policies are ranked by their mean. Those whose interval overlaps the interval of the first cannot
 // be distinguished from it with these seeds: they are tied with it. An interval is mean +- t x s /
 // sqrt(n) of Student's distribution with n - 1 degrees of freedom; there is none for one seed.
 //
-// All values except `cpu_ns` are the same for the same scenario, policy and seed. Plain functions.
+// All values except processor times are the same for the same scenario, policy and seed. Plain
+// functions.
 #pragma once
 
 #include <array>
@@ -54,6 +55,7 @@ struct JobRow {
   double shortfall_worst = 0;
   double starved_ms = 0;
   std::optional<double> repaid_s;
+  std::optional<double> reserve_missed;
 
   bool operator==(const JobRow&) const = default;
 };
@@ -67,10 +69,11 @@ enum class Metric : std::uint8_t {
   kSteadyP99,
   kSteadyP999,
   kStarvation,
+  kReserve,
   kRepay,
-  kCpu,
+  kDecision,
 };
-inline constexpr std::size_t kMetrics = 10;
+inline constexpr std::size_t kMetrics = 11;
 struct MetricText {
   std::string_view name;   // in files
   std::string_view title;  // in the report
@@ -84,6 +87,7 @@ struct RunResult {
   std::string digest;   // of the scenario; runs of another scenario do not count
   std::string refusal;  // why the policy cannot express the scenario; empty: it can
   std::uint64_t findings = 0;
+  double cpu_s = 0;  // processor time of the whole run, with clients and device
   std::array<std::optional<double>, kMetrics> metrics;
   std::vector<JobRow> jobs;
 

@@ -36,7 +36,11 @@ RunResult value_of(const char* policy, std::uint64_t seed, double used) {
 
 RunResult sample() {
   const sim::Scenario scenario = *parse_scenario(kText, "t.toml", "");
-  const auto outcome = sim::run(scenario, sim::Contender::kMclock, {.measures = true});
+  std::int64_t reading = 0;
+  const sim::RunOptions options{.measures = true,
+                                .stopwatch = {.now = [&] { return Nanoseconds{reading += 50}; },
+                                              .switches = [] { return std::uint64_t{0}; }}};
+  const auto outcome = sim::run(scenario, sim::Contender::kMclock, options);
   return run_result({"t", "mclock", 1}, digest_of({kText}), scenario, *outcome,
                     std::chrono::milliseconds{3});
 }
@@ -91,9 +95,28 @@ TEST(Compare, ARunSurvivesItsLine) {
   EXPECT_EQ(result.jobs[2].nodes, 2U);
   EXPECT_GT(result.metrics[static_cast<std::size_t>(Metric::kBurstyP99)].value_or(0), 16);
   EXPECT_FALSE(result.metrics[static_cast<std::size_t>(Metric::kRepay)]);
+  EXPECT_FALSE(result.metrics[static_cast<std::size_t>(Metric::kReserve)]);
+  EXPECT_EQ(result.metrics[static_cast<std::size_t>(Metric::kDecision)], 0);
+  EXPECT_EQ(result.cpu_s, 0.003);
   const std::string line = run_line(result);
   EXPECT_EQ(line.back(), '\n');
   EXPECT_EQ(parse_run_line(line.substr(0, line.size() - 1)), result);
+}
+
+TEST(Compare, AReservationThatIsNotKeptIsAMetric) {
+  sim::Scenario scenario = *parse_scenario(kText, "t.toml", "");
+  scenario.jobs[2].reserve = Rate::per_second(990);
+  // `none` knows no reservations; its four users take what they ask for.
+  const auto outcome = sim::run(scenario, sim::Contender::kNone, {.measures = true});
+  ASSERT_TRUE(outcome);
+  const RunResult result = run_result({"t", "none", 1}, "", scenario, *outcome, Nanoseconds{0});
+  const auto missed = result.metrics[static_cast<std::size_t>(Metric::kReserve)];
+  ASSERT_TRUE(missed);
+  EXPECT_GT(*missed, 0.01);
+  EXPECT_LT(*missed, 0.5);
+  EXPECT_EQ(result.jobs[2].reserve_missed, missed);
+  EXPECT_FALSE(result.jobs[0].reserve_missed);
+  EXPECT_EQ(parse_run_line(run_line(result)), result);
 }
 
 TEST(Compare, ALineThatIsCutAnywhereIsNotARun) {
@@ -126,6 +149,15 @@ TEST(Compare, FilesHaveARowForEachJobAndRunAndSayWhatWasRefused) {
   const std::string csv = results_csv(comparison);
   EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 4);
   EXPECT_NE(csv.find("\nt,mclock,1,scan,scan,steady,2,"), std::string::npos) << csv;
+  // Every row has all columns, and the metrics of the run.
+  const auto columns = [&](std::size_t line) {
+    std::size_t begin = 0;
+    for (; line > 0; --line) begin = csv.find('\n', begin) + 1;
+    const std::string row = csv.substr(begin, csv.find('\n', begin) - begin);
+    return std::count(row.begin(), row.end(), ',');
+  };
+  EXPECT_NE(csv.find(",run_cpu_s,run_utilisation,run_shortfall_mean,"), std::string::npos) << csv;
+  for (std::size_t line = 0; line < 4; ++line) EXPECT_EQ(columns(line), 19 + 11) << line;
   const Json json = Json::parse(results_json(comparison));
   EXPECT_EQ(json["refused"][0]["why"], "cannot express it");
   EXPECT_EQ(json["scenarios"][0]["metrics"]["utilisation"][0]["policy"], "mclock");

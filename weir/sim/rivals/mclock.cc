@@ -17,10 +17,16 @@ std::int64_t time_of(std::uint64_t cost, Rate rate) {
 
 }  // namespace
 
-std::vector<MclockShare> mclock_by_nodes(const RivalSetup& setup) {
+std::vector<MclockShare> mclock_shares(const RivalSetup& setup) {
+  const bool has_reserves = std::any_of(setup.reserves.begin(), setup.reserves.end(),
+                                        [](const auto& reserve) { return reserve.has_value(); });
   std::vector<MclockShare> shares(setup.nodes.size());
   for (std::size_t i = 0; i < shares.size(); ++i) {
-    shares[i].reservation = setup.share_of(i, 1, 2);
+    if (!has_reserves) {
+      shares[i].reservation = setup.share_of(i, 1, 2);
+    } else if (i < setup.reserves.size()) {
+      shares[i].reservation = setup.reserves[i];
+    }
     shares[i].weight = setup.nodes[i];
   }
   return shares;

@@ -35,8 +35,9 @@ struct MclockShare {
   std::uint64_t weight = 1;
 };
 
-// Half of what a job is entitled to by its nodes as reservation, its nodes as weight, no limit.
-std::vector<MclockShare> mclock_by_nodes(const RivalSetup& setup);
+// The reservations of the jobs, their nodes as weight, no limit. If no job has one, each gets half
+// of what it is entitled to by its nodes.
+std::vector<MclockShare> mclock_shares(const RivalSetup& setup);
 
 class Mclock final : public Rival {
  public:
