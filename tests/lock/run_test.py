@@ -15,7 +15,7 @@ import sys
 import tempfile
 import unittest
 
-from locks import ROOT, WEIR, LockServer, wait_for
+from locks import ROOT, WEIR, LockServer, conflicts, wait_for
 
 sys.path.insert(0, str(ROOT / "tests/clients"))
 from certificates import Authority
@@ -414,6 +414,30 @@ class Refusals(unittest.TestCase):
                 self.assert_unavailable(server.env["WEIR_LOCK_SERVER"])
             finally:
                 server.process.send_signal(signal.SIGCONT)
+
+
+class Release(unittest.TestCase):
+    def test_takes_a_lock_from_a_command_that_hangs_and_is_logged(self):
+        with LockServer("--lock-lease", "30s", control=True) as server:
+            first = server.hold("res")
+            wait_for("it is held", first.has_begun)
+            second = server.hold("res", seconds=0)
+            wait_for("the second waits", lambda: server.count("waiting") == 1)
+            done = server.release("--json", "res")
+            self.assertEqual((done.returncode, json.loads(done.stdout)), (0, {"released": 1}))
+            self.assertEqual(first.wait(), 75)
+            self.assertEqual(second.wait(), 0)
+            self.assertEqual(conflicts([first, second]), [])
+            self.assertRegex(server.logged(), 'audit: change who="uid .*" what="?release"? '
+                                              'on="lock res" .* result=ok')
+
+    def test_what_nobody_holds_is_refused(self):
+        with LockServer(control=True) as server:
+            done = server.release("no/such lock")
+            self.assertEqual(done.returncode, 75, done.stderr)
+            self.assertIn("is held by no client", done.stderr)
+            self.assertEqual(server.release("--client", "xyz", "res").returncode, 64)
+            self.assertEqual(server.release().returncode, 64)
 
 
 if __name__ == "__main__":
