@@ -317,16 +317,14 @@ void add_lock(CLI::App& weir, int& status) {
   auto arguments = std::make_shared<LockArguments>();
   CLI::App* command = weir.add_subcommand("lock", kLockHelp);
   CLI::Option* const action =
-      command
-          ->add_option("ACTION", arguments->action, "run, list, watch, release, stats or bench")
+      command->add_option("ACTION", arguments->action, "run, list, watch, release, stats or bench")
           ->required()
           ->check(one_of({"run", "list", "watch", "release", "stats", "bench"}));
   // At least two: with fewer, CLI11 would assign the words after -- to weir itself.
-  CLI::Option* const words =
-      command
-          ->add_option("WORDS", arguments->words,
-                       "run: RESOURCE -- COMMAND; watch, release: RESOURCE")
-          ->expected(2, kWordsMax);
+  CLI::Option* const words = command
+                                 ->add_option("WORDS", arguments->words,
+                                              "run: RESOURCE -- COMMAND; watch, release: RESOURCE")
+                                 ->expected(2, kWordsMax);
   action->each([words](const std::string& name) {
     if (name != "run") words->expected(1, kWordsMax);
   });

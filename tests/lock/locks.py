@@ -25,7 +25,8 @@ WEIR = os.environ.get("WEIR_BIN", BUILD / "apps/weir/weir")
 sys.path[:0] = [str(ROOT / "tests/control"), str(ROOT / "tests/cluster")]
 from remote import wait_for  # noqa: E402, F401
 from world import Etcd  # noqa: E402
-__all__ = ["ROOT", "STUCK", "WEIR", "Holder", "LockGroup", "LockServer", "conflicts", "wait_for"]
+__all__ = ["BUILD", "ROOT", "STUCK", "WEIR", "Holder", "LockGroup", "LockServer", "conflicts",
+           "wait_for"]
 
 CARELESS = BUILD / "tests/careless"
 STUCK = 90  # seconds after which a test counts as stuck

@@ -197,8 +197,8 @@ Result<void> EtcdCluster::open_transport(std::uint64_t incarnation) {
 }
 
 Result<void> EtcdCluster::open_membership(std::uint64_t incarnation) {
-  const auto etcd = etcd_options(
-      options_, std::min<Nanoseconds>(kEtcdTimeoutMax, options_.lease / kEtcdPart));
+  const auto etcd =
+      etcd_options(options_, std::min<Nanoseconds>(kEtcdTimeoutMax, options_.lease / kEtcdPart));
   if (!etcd) return tl::unexpected(etcd.error());
   const std::string& reached = options_.advertise.empty() ? options_.listen : options_.advertise;
   auto membership = Membership::create(

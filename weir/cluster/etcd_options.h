@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a server of a cluster connects to etcd, from the options of [cluster] in weir.conf(5): one
-// place, so that everything that uses etcd has the same user and certificates.
+// How a server of a cluster connects to etcd, from the options of [cluster] in weir.conf(5).
+//
+//   auto etcd = EtcdClient::create(*etcd_options(options, 500ms));
+//
+// One place, so that everything that uses etcd has the same user and certificates.
 #pragma once
 
 #include "weir/base/result.h"

@@ -36,8 +36,7 @@ Result<void> ask(const lock::ConnectOptions& options, Call call) {
   if (!opener) return tl::unexpected(opener.error());
   Result<void> done;
   for (const std::string& server : lock::servers_of(options)) {
-    const auto stub =
-        wire::Locks::NewStub((*opener)->open(server, LockChannel::For::kCalls));
+    const auto stub = wire::Locks::NewStub((*opener)->open(server, LockChannel::For::kCalls));
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + kPatience);
     const grpc::Status status = call(*stub, context);

@@ -264,9 +264,8 @@ void GrpcClient::Stream::OnDone(const grpc::Status& status) {
   owner_.stream_state_.is_done = true;
   owner_.client_.disconnected();
   if (!status.ok()) {
-    owner_.trouble_ = owner_.servers_.size() == 1
-                          ? status.error_message()
-                          : owner_.server_ + ": " + status.error_message();
+    owner_.trouble_ = owner_.servers_.size() == 1 ? status.error_message()
+                                                  : owner_.server_ + ": " + status.error_message();
     owner_.is_refused_ = status.error_code() == grpc::StatusCode::PERMISSION_DENIED;
   }
   owner_.changed_.notify_all();

@@ -53,7 +53,7 @@ namespace weir::lock {
 struct ConnectOptions {
   // ADDRESS:PORT, NAME:PORT or unix:PATH; several, separated by commas, of one cluster.
   std::string server;
-  std::string job;     // claimed job, if the server accepts the claim; may be empty
+  std::string job;  // claimed job, if the server accepts the claim; may be empty
   ClientOptions client{};
   std::string tls_directory{};  // see credentials.h; empty: plain text
   // Sources of memory pressure; none: those of this process.

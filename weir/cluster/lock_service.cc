@@ -295,7 +295,7 @@ class LockService::Owner {
   LockStateFile state_;
   Letters letters_;
   std::unique_ptr<serve::TraceFile> trace_;  // nullptr: nothing is recorded
-  std::unique_ptr<LockGate> gate_;  // nullptr: another server is active, or none
+  std::unique_ptr<LockGate> gate_;           // nullptr: another server is active, or none
   lock::Role role_;
   Instant proven_until_ = kNever;
   std::vector<Letter> held_back_;  // messages that wait until the term is proven
@@ -519,12 +519,11 @@ void LockService::Owner::lead(const LockElection::Lead& lead) {
   if (!lead.next.clients.empty()) gate_->server().await(lead.next.clients);
   role_ = lock::Role::kActive;
   proven_until_ = lead.proven_until;
-  serve::EventLog::say(fmt::format(
-      "locks: this server is active in term {}{}", lead.next.term,
-      lead.next.start == lock::LockServer::Start::kFresh
-          ? ""
-          : fmt::format("; new locks wait for replays, for at most {}",
-                        print_duration(lead.next.grace))));
+  serve::EventLog::say(fmt::format("locks: this server is active in term {}{}", lead.next.term,
+                                   lead.next.start == lock::LockServer::Start::kFresh
+                                       ? ""
+                                       : fmt::format("; new locks wait for replays, for at most {}",
+                                                     print_duration(lead.next.grace))));
 }
 
 void LockService::Owner::step_down() {
@@ -649,9 +648,8 @@ class LockService::Transport : public wire::Locks::CallbackService {
   template <class Function>
   grpc::ServerUnaryReactor* answer(CallbackServerContext* context, Function function) {
     grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-    const bool is_asked = owner_.call([this, reactor, function] {
-      reactor->Finish(function(owner_));
-    });
+    const bool is_asked =
+        owner_.call([this, reactor, function] { reactor->Finish(function(owner_)); });
     if (!is_asked) reactor->Finish(stopping());
     return reactor;
   }

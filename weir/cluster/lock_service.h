@@ -28,9 +28,9 @@
 // Memory. When it is short (weir/host/memory_pressure.h), the volume falls, so that clients return
 // cached locks.
 //
-// With a cluster, this is one of several servers (weir/lock/term.h, docs/design/lock-availability.md).
-// Until it is active it has no locks, and its streams end with the name of the active server. While
-// it cannot prove its term it lets messages wait. When it is no longer active all streams end.
+// With a cluster, this is one of several servers (weir/lock/term.h). Until it is active it has no
+// locks, and its streams end with the name of the active server. While it cannot prove its term it
+// lets messages wait. When it is no longer active all streams end.
 //
 //   LockElection's thread  -- lead, proven, deposed, seen -->  the owner's thread
 //

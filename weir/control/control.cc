@@ -486,7 +486,8 @@ bool HttpControl::revoke_lock(const HttpRequest& request, const Reply& reply) {
   constexpr std::string_view kBetween = "/resources/";
   const std::string_view path = request.path;
   const std::size_t between = path.find(kBetween);
-  if (request.method != "DELETE" || !path.starts_with(kBefore) || between == path.npos) return false;
+  const bool is_meant = path.starts_with(kBefore) && between != std::string_view::npos;
+  if (request.method != "DELETE" || !is_meant) return false;
   const auto refuse = [&](HttpResponse response) {
     reply(std::move(response));
     return true;

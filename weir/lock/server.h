@@ -222,7 +222,7 @@ class LockServer {
   Nanoseconds lru_max_age_{0};
   bool is_recovering_;
   Instant grace_ends_;
-  absl::flat_hash_set<std::uint64_t> awaited_;  // clients; see await()
+  absl::flat_hash_set<std::uint64_t> awaited_;                             // clients; see await()
   absl::flat_hash_map<std::uint64_t, std::unique_ptr<Session>> sessions_;  // by client
   boost::intrusive::list<Session> by_hearing_;  // the one silent for longest is first
   std::vector<Session*> by_slot_;               // by session of the table

@@ -512,9 +512,8 @@ TEST_F(Server, ARevokedLockIsLostWhenItsHolderReportsIt) {
   EXPECT_TRUE(server->take(2).ops.empty()) << "its holder does not know yet";
   server->connect(3, now);
   numbers[3] = 0;
-  const ServerMessage back =
-      send(3, {hello(holder), replay(7, "a", granted, 1), replay(8, "b", kept, 1),
-               op(In::kReplayed)});
+  const ServerMessage back = send(
+      3, {hello(holder), replay(7, "a", granted, 1), replay(8, "b", kept, 1), op(In::kReplayed)});
   ASSERT_EQ(back.ops.size(), 3U);
   EXPECT_EQ(back.ops[1].kind, Out::kLost);
   EXPECT_EQ(back.ops[2].kind, Out::kKept);

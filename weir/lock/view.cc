@@ -139,10 +139,10 @@ Result<void> turn(LockServer& server, Tunable tunable, std::int64_t value) {
 Result<std::size_t> revoke(LockServer& server, std::string_view resource, std::uint64_t client) {
   const std::size_t count = server.revoke(resource, client);
   if (count > 0) return count;
-  return fail(std::errc::no_such_file_or_directory, "resource " + quote(resource),
-              client == 0 ? "is held by no client"
-                          : fmt::format("is not held by client {:x}", client),
-              "list the locks: weir lock list");
+  return fail(
+      std::errc::no_such_file_or_directory, "resource " + quote(resource),
+      client == 0 ? "is held by no client" : fmt::format("is not held by client {:x}", client),
+      "list the locks: weir lock list");
 }
 
 std::string factor_text(const NamespaceView& view) {

@@ -613,7 +613,7 @@ Result<void> check(const ServeOptions& options) {
     return fail(std::errc::invalid_argument, "lock lease",
                 fmt::format("{} is too short for a server of a cluster",
                             print_duration(options.lock.server.lease)),
-                fmt::format("expected at least {}: it must not end while the next server takes over",
+                fmt::format("expected at least {}: it must not end while another server takes over",
                             print_duration(lock::kTermsLeaseMin)));
   }
   return check_lock(options.lock, options.nodemaps, options.services);
