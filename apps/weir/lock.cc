@@ -3,6 +3,7 @@
 // weir lock: runs commands under a lock, and lists the locks of a server.
 #include "apps/weir/lock.h"
 
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "apps/weir/command.h"
 #include "apps/weir/commands.h"
 #include "apps/weir/one_of.h"
+#include "apps/weir/remote.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
 #include "weir/cluster/lock_admin.h"
@@ -25,6 +27,7 @@ Actions:
   run RESOURCE -- COMMAND    run COMMAND while RESOURCE is locked; exits as COMMAND does
   list                       locks that are held or waited for
   watch RESOURCE             wait until RESOURCE is free, without taking it
+  release RESOURCE           take RESOURCE away from its holders (on the server's machine)
   stats                      statistics of the server
   bench                      locks per second that this machine gets
 
@@ -35,6 +38,7 @@ Examples:
   weir lock watch --timeout 1h nightly        show its holders, and wait for them
   weir lock run --try report -- make report || echo 'another machine makes it'
   weir lock list --tls-certificates /etc/weir/pki --filter dataset/
+  weir lock release nightly                   its holder hangs
 
 $WEIR_LOCK_FENCE of COMMAND is a number that is larger than that of every earlier holder. If the
 lock is lost, COMMAND gets SIGTERM, then SIGKILL, and the exit status is 75. Without --server, the
@@ -62,6 +66,8 @@ struct LockArguments {
   std::uint32_t window = 256;
   std::uint64_t fill = 0;
   std::string time;
+  Remote remote;
+  std::string client;
 };
 
 lock::ConnectOptions connect_options(const LockArguments& arguments) {
@@ -136,6 +142,27 @@ int watch(const LockArguments& arguments) {
   return watch_lock(watch);
 }
 
+// Through the control socket, which decides who is an administrator and logs the change.
+int release(const LockArguments& arguments) {
+  if (arguments.words.size() != 1) throw Failure{Exit::kUsage, "release: a resource is required"};
+  check_resource(arguments);
+  std::string path = "/v1/locks/locks/resources/" + control::url_text(arguments.words.front());
+  if (!arguments.client.empty()) {
+    std::uint64_t client = 0;
+    const char* const end = arguments.client.data() + arguments.client.size();
+    const auto read = std::from_chars(arguments.client.data(), end, client, 16);
+    if (read.ec != std::errc{} || read.ptr != end || client == 0) {
+      throw Failure{Exit::kUsage, fmt::format("--client: {} is not a client: expected a number as "
+                                              "weir lock list shows it",
+                                              quote(arguments.client))};
+    }
+    path += fmt::format("?client={}", client);
+  }
+  const std::string answer = arguments.remote.ask("DELETE", path);
+  if (arguments.json) fmt::print("{}", answer);
+  return static_cast<int>(Exit::kOk);
+}
+
 int measure(const LockArguments& arguments) {
   LockMeasure measure;
   measure.connect = connect_options(arguments);
@@ -206,6 +233,8 @@ int stats(const LockArguments& arguments) {
   const lock::NamespaceView& view = stats.view;
   const nlohmann::ordered_json all = {
       {"namespace", view.name},
+      {"role", lock::role_name(view.role)},
+      {"active", view.active},
       {"preset", lock::preset_name(view.preset)},
       {"incarnation", stats.incarnation},
       {"recovering", view.is_recovering},
@@ -228,6 +257,7 @@ int stats(const LockArguments& arguments) {
       {"conversions", view.counters.conversions},
       {"deadlocks", view.counters.deadlocks},
       {"evictions", view.counters.evictions},
+      {"revoked", view.counters.revoked},
       {"unknown_cancels", view.counters.unknown_cancels},
       {"bad_names", view.counters.bad_names},
       {"too_many", view.counters.too_many},
@@ -247,7 +277,8 @@ int stats(const LockArguments& arguments) {
 
 int act(const LockArguments& arguments) {
   const std::string& action = arguments.action;
-  if (action != "run" && action != "watch" && !arguments.words.empty()) {
+  const bool has_words = action == "run" || action == "watch" || action == "release";
+  if (!has_words && !arguments.words.empty()) {
     throw Failure{Exit::kUsage,
                   fmt::format("{}: unexpected argument {}", action, quote(arguments.words[0]))};
   }
@@ -255,6 +286,7 @@ int act(const LockArguments& arguments) {
   if (action == "list") return list(arguments);
   if (action == "watch") return watch(arguments);
   if (action == "stats") return stats(arguments);
+  if (action == "release") return release(arguments);
   return measure(arguments);
 }
 
@@ -285,20 +317,22 @@ void add_lock(CLI::App& weir, int& status) {
   auto arguments = std::make_shared<LockArguments>();
   CLI::App* command = weir.add_subcommand("lock", kLockHelp);
   CLI::Option* const action =
-      command->add_option("ACTION", arguments->action, "run, list, watch, stats or bench")
+      command->add_option("ACTION", arguments->action, "run, list, watch, release, stats or bench")
           ->required()
-          ->check(one_of({"run", "list", "watch", "stats", "bench"}));
+          ->check(one_of({"run", "list", "watch", "release", "stats", "bench"}));
   // At least two: with fewer, CLI11 would assign the words after -- to weir itself.
-  CLI::Option* const words =
-      command->add_option("WORDS", arguments->words, "run: RESOURCE -- COMMAND; watch: RESOURCE")
-          ->expected(2, kWordsMax);
+  CLI::Option* const words = command
+                                 ->add_option("WORDS", arguments->words,
+                                              "run: RESOURCE -- COMMAND; watch, release: RESOURCE")
+                                 ->expected(2, kWordsMax);
   action->each([words](const std::string& name) {
     if (name != "run") words->expected(1, kWordsMax);
   });
   command
       ->add_option(
           "--server", arguments->server,
-          "Connect to ADDRESS:PORT or unix:PATH (default $WEIR_LOCK_SERVER or 127.0.0.1:10811)")
+          "Connect to ADDRESS:PORT or unix:PATH, or to the active one of several, separated by "
+          "commas (default $WEIR_LOCK_SERVER or 127.0.0.1:10811)")
       ->type_name("ADDRESS");
   command
       ->add_option("--job", arguments->job,
@@ -314,7 +348,16 @@ void add_lock(CLI::App& weir, int& status) {
   command->add_option("--most", arguments->most, "list: at most N locks (default 1000)")
       ->type_name("N")
       ->check(not_negative());
-  command->add_flag("--json", arguments->json, "list, watch, stats, bench: print JSON");
+  command->add_flag("--json", arguments->json, "list, watch, release, stats, bench: print JSON");
+  command
+      ->add_option("--client", arguments->client,
+                   "release: only from CLIENT, a number as list shows it")
+      ->type_name("CLIENT");
+  command
+      ->add_option("--control", arguments->remote.socket,
+                   "release: connect to this control socket (default $WEIR_SOCKET, otherwise the "
+                   "default of weir serve)")
+      ->type_name("PATH");
   command
       ->add_option("--clients", arguments->clients,
                    "bench: run N clients at the same time (default 1)")

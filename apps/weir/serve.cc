@@ -152,7 +152,8 @@ std::unique_ptr<cluster::LockService> open_locks(const serve::ServeOptions& opti
                                                      .claims = options.claims,
                                                      .nodemaps = options.nodemaps,
                                                      .tls = options.tls,
-                                                     .trace_file = trace}),
+                                                     .trace_file = trace,
+                                                     .cluster = options.cluster}),
                        Exit::kCantCreate, "");
 }
 

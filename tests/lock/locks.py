@@ -3,6 +3,8 @@
 
     with LockServer("--lock-lease", "2s") as server:
         server.run("res", "--", "true")
+    with LockGroup(3) as group:                      of which one is active, with a real etcd
+        group.active().kill()
 
 Everything has its own folder and ends with the block. Tests wait for conditions, with a deadline
 that a slow machine meets.
@@ -20,9 +22,11 @@ ROOT = pathlib.Path(os.environ.get("WEIR_SOURCE_DIR",
                                    pathlib.Path(__file__).resolve().parents[2]))
 BUILD = pathlib.Path(os.environ.get("WEIR_BUILD_DIR", ROOT / "build/dev"))
 WEIR = os.environ.get("WEIR_BIN", BUILD / "apps/weir/weir")
-sys.path.insert(0, str(ROOT / "tests/control"))
+sys.path[:0] = [str(ROOT / "tests/control"), str(ROOT / "tests/cluster")]
 from remote import wait_for  # noqa: E402, F401
-__all__ = ["ROOT", "WEIR", "Holder", "LockServer", "conflicts", "wait_for"]
+from world import Etcd  # noqa: E402
+__all__ = ["BUILD", "ROOT", "STUCK", "WEIR", "Holder", "LockGroup", "LockServer", "conflicts",
+           "wait_for"]
 
 CARELESS = BUILD / "tests/careless"
 STUCK = 90  # seconds after which a test counts as stuck
@@ -49,11 +53,14 @@ class LockServer:
     """weir serve --lock, on a Unix socket unless told otherwise. It can be killed and started
     again."""
 
-    def __init__(self, *arguments, careless_lease_ms=None, address=None):
+    def __init__(self, *arguments, careless_lease_ms=None, address=None, prefix=(),
+                 control=False):
         self.folder = tempfile.TemporaryDirectory()
         self.path = pathlib.Path(self.folder.name)
         self.socket = address or f"unix:{self.path}/s"
         self.arguments = arguments
+        self.control = self.path / "control" if control else "none"
+        self.prefix = prefix  # runs the server on another host
         self.careless_lease_ms = careless_lease_ms
         self.env = {**os.environ, "WEIR_LOCK_SERVER": self.socket}
         self.process = None
@@ -64,8 +71,8 @@ class LockServer:
         if self.careless_lease_ms is not None:
             command = [CARELESS, self.path / "s", self.path / "state", str(self.careless_lease_ms)]
         else:
-            command = [WEIR, "serve", "--control", "none", "--lock", self.socket, "--lock-state",
-                       self.path / "state", *self.arguments]
+            command = [*self.prefix, WEIR, "serve", "--control", self.control, "--lock",
+                       self.socket, "--lock-state", self.path / "state", *self.arguments]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=self.log, text=True)
         ready = self.process.stdout.readline()
@@ -107,18 +114,27 @@ class LockServer:
             assert status in (0, None, -signal.SIGTERM), f"ended with {status}: {text}"
             assert "Sanitizer" not in text, text
 
+    def client(self, *arguments):
+        """The command line of weir lock."""
+        return [WEIR, "lock", *arguments]
+
     def popen(self, *arguments, **options):
-        return subprocess.Popen([WEIR, "lock", "run", *arguments], env=self.env, text=True,
+        return subprocess.Popen(self.client("run", *arguments), env=self.env, text=True,
                                 stderr=self.log, **options)
 
     def run(self, *arguments, **options):
-        return subprocess.run([WEIR, "lock", "run", *arguments], env=self.env, text=True,
+        return subprocess.run(self.client("run", *arguments), env=self.env, text=True,
                               timeout=STUCK, capture_output=True, **options)
 
     def ask(self, action, *arguments):
-        done = subprocess.run([WEIR, "lock", action, "--json", *arguments], env=self.env, text=True,
+        done = subprocess.run(self.client(action, "--json", *arguments), env=self.env, text=True,
                               timeout=STUCK, capture_output=True, check=True)
         return json.loads(done.stdout)
+
+    def release(self, *arguments):
+        """What an administrator does."""
+        return subprocess.run(self.client("release", "--control", self.control, *arguments),
+                              text=True, timeout=STUCK, capture_output=True, check=False)
 
     def locks(self):
         return self.ask("list")
@@ -130,6 +146,83 @@ class LockServer:
         holder = Holder(self, resource, options, seconds)
         self.holders.append(holder)
         return holder
+
+
+class LockGroup(LockServer):
+    """Lock servers of one cluster. Its holders know all of them; it is not a server itself. On a
+    network server i runs on the host "si", etcd on "n0" and holders on "c"."""
+
+    CONFIG = """
+[cluster]
+name = "s{index}"
+etcd = {etcd}
+listen = "{host}:0"
+state = "{path}/cluster"
+"""
+
+    def __init__(self, count=2, lease="6s", network=None, etcd_nodes=1):
+        super().__init__()
+        self.count = count
+        self.lease = lease
+        self.network = network
+        self.etcd = Etcd(etcd_nodes, network=network)
+        self.servers = []
+
+    def __enter__(self):
+        self.etcd.__enter__()
+        for index in range(self.count):
+            self.add(index)
+        self.env["WEIR_LOCK_SERVER"] = ",".join(one.socket for one in self.servers)
+        self.active()
+        return self
+
+    def add(self, index):
+        host = self.network.address(f"s{index}") if self.network else "127.0.0.1"
+        prefix = self.network.prefix(f"s{index}") if self.network else ()
+        server = LockServer("--lock-lease", self.lease, prefix=prefix,
+                            address=f"{host}:10811" if self.network else None)
+        config = server.path / "weir.conf"
+        config.write_text(self.CONFIG.format(
+            index=index, host=host, path=server.path,
+            etcd=json.dumps(list(self.etcd.endpoints()))), encoding="utf-8")
+        server.arguments += ("--config", config)
+        server.start()
+        self.servers.append(server)
+
+    def client(self, *arguments):
+        prefix = self.network.prefix("c") if self.network else []
+        return [*prefix, *super().client(*arguments)]
+
+    def role(self, server):
+        done = subprocess.run(self.client("stats", "--json", "--server", server.socket), text=True,
+                              timeout=STUCK, capture_output=True, check=False)
+        return json.loads(done.stdout)["role"] if done.returncode == 0 else None
+
+    def active(self, among=None):
+        """The active server, once there is one; asks no server that stands still."""
+        among = self.servers if among is None else among
+        return wait_for("a server is active", lambda: next(
+            (one for one in among if self.role(one) == "active"), None))
+
+    def others(self, server):
+        return [one for one in self.servers if one is not server]
+
+    def __exit__(self, kind, value, trace):
+        for holder in self.holders:
+            holder.finish()
+        failed = []
+        for server in self.servers:
+            if server.process.poll() is None:
+                server.process.send_signal(signal.SIGCONT)
+            try:
+                server.__exit__(kind, value, trace)
+            except AssertionError as error:
+                failed.append(error)
+        self.etcd.__exit__(kind, value, trace)
+        self.log.close()
+        self.folder.cleanup()
+        if failed and kind is None:
+            raise failed[0]
 
 
 class Holder:

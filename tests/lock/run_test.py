@@ -15,7 +15,7 @@ import sys
 import tempfile
 import unittest
 
-from locks import ROOT, WEIR, LockServer, wait_for
+from locks import ROOT, WEIR, LockServer, conflicts, wait_for
 
 sys.path.insert(0, str(ROOT / "tests/clients"))
 from certificates import Authority
@@ -181,20 +181,19 @@ class Modes(unittest.TestCase):
     BESIDE = {"NL": "NL CR CW PR PW EX", "CR": "NL CR CW PR PW", "CW": "NL CR CW", "PR": "NL CR PR",
               "PW": "NL CR", "EX": "NL"}
 
+    def try_modes_beside(self, held):
+        """One after the other: two of them may exclude each other."""
+        for mode in self.BESIDE:
+            done = self.server.run("--mode", mode.lower(), "--try", f"beside/{held}", "--", "true")
+            expected = 0 if mode in self.BESIDE[held].split() else 1
+            self.assertEqual(done.returncode, expected, (held, mode, done.stderr))
+
     def test_what_is_held_beside_each_other(self):
         holders = {mode: self.server.hold(f"beside/{mode}", "--mode", mode) for mode in self.BESIDE}
         for mode, holder in holders.items():
             wait_for(f"{mode} is held", holder.has_begun)
-
-        def tries(held):  # one after the other: they would exclude each other
-            return {mode: self.server.run("--mode", mode.lower(), "--try", f"beside/{held}", "--",
-                                          "true").returncode for mode in self.BESIDE}
-
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
-            seen = dict(zip(self.BESIDE, pool.map(tries, self.BESIDE)))
-        for held, beside in self.BESIDE.items():
-            self.assertEqual(seen[held], {mode: 0 if mode in beside.split() else 1
-                                          for mode in self.BESIDE}, held)
+            list(pool.map(self.try_modes_beside, self.BESIDE))
         shown = {lock["name"]: lock["mode"] for lock in self.server.ask("list")}
         self.assertEqual(shown["beside/CW"], "concurrent-write")
         for holder in holders.values():
@@ -417,6 +416,30 @@ class Refusals(unittest.TestCase):
                 self.assert_unavailable(server.env["WEIR_LOCK_SERVER"])
             finally:
                 server.process.send_signal(signal.SIGCONT)
+
+
+class Release(unittest.TestCase):
+    def test_takes_a_lock_from_a_command_that_hangs_and_is_logged(self):
+        with LockServer("--lock-lease", "30s", control=True) as server:
+            first = server.hold("res")
+            wait_for("it is held", first.has_begun)
+            second = server.hold("res", seconds=0)
+            wait_for("the second waits", lambda: server.count("waiting") == 1)
+            done = server.release("--json", "res")
+            self.assertEqual((done.returncode, json.loads(done.stdout)), (0, {"released": 1}))
+            self.assertEqual(first.wait(), 75)
+            self.assertEqual(second.wait(), 0)
+            self.assertEqual(conflicts([first, second]), [])
+            self.assertRegex(server.logged(), 'audit: change who="uid .*" what="?release"? '
+                                              'on="lock res" .* result=ok')
+
+    def test_what_nobody_holds_is_refused(self):
+        with LockServer(control=True) as server:
+            done = server.release("no/such lock")
+            self.assertEqual(done.returncode, 66, done.stderr)
+            self.assertIn("is held by no client", done.stderr)
+            self.assertEqual(server.release("--client", "xyz", "res").returncode, 64)
+            self.assertEqual(server.release().returncode, 64)
 
 
 if __name__ == "__main__":

@@ -149,6 +149,9 @@ BEFORE = {
         "": PKI + "mkdir -p /var/lib/weir; printf 'report:\\n\\ttouch report\\n' >Makefile\n"
             "printf '#!/bin/sh\\n' | tee read-it >rebuild-it; chmod +x read-it rebuild-it\n"
             + stand_in("rsync", "true"),
+        "weir lock release": "weir lock run nightly -- sleep 600 2>/dev/null &\n"
+                             "until curl -s --unix-socket /run/weir.sock http://weir"
+                             "/v1/locks/locks/list | grep -q nightly; do sleep 0.1; done",
         "weir lock list": LOCKS_WITH_TLS,
     },
     f"{MAN}-lustre.1.pod": {"": "mount -t tmpfs none /var/tmp" + LUSTRE + SQUEUE,

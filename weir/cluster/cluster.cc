@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <fstream>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -18,6 +17,7 @@
 #include "weir/cluster/cluster_member.h"
 #include "weir/cluster/cluster_state.h"
 #include "weir/cluster/epoch_transport.h"
+#include "weir/cluster/etcd_options.h"
 #include "weir/cluster/leader_choice.h"
 #include "weir/cluster/membership.h"
 #include "weir/cluster/shared_rule.h"
@@ -42,19 +42,6 @@ Result<std::uint64_t> random_number() {
     return fail_errno(errno, "random numbers");
   }
   return number;
-}
-
-// Reads the password, which must not appear in any message.
-Result<std::string> read_password(const std::string& path) {
-  if (path.empty()) return std::string();
-  errno = 0;
-  std::ifstream file(path);
-  std::string line;
-  if (!std::getline(file, line) || line.empty()) {
-    return errno != 0 ? Result<std::string>(fail_errno(errno, path))
-                      : fail(std::errc::invalid_argument, path, "contains no password");
-  }
-  return line;
 }
 
 // In gRPC's syntax: ":7420" means all addresses.
@@ -210,8 +197,9 @@ Result<void> EtcdCluster::open_transport(std::uint64_t incarnation) {
 }
 
 Result<void> EtcdCluster::open_membership(std::uint64_t incarnation) {
-  auto password = read_password(options_.password_file);
-  if (!password) return tl::unexpected(password.error());
+  const auto etcd =
+      etcd_options(options_, std::min<Nanoseconds>(kEtcdTimeoutMax, options_.lease / kEtcdPart));
+  if (!etcd) return tl::unexpected(etcd.error());
   const std::string& reached = options_.advertise.empty() ? options_.listen : options_.advertise;
   auto membership = Membership::create(
       {.name = options_.name,
@@ -219,11 +207,7 @@ Result<void> EtcdCluster::open_membership(std::uint64_t incarnation) {
        .address = reached.ends_with(":0") ? with_port(reached, port()) : reached,
        .prefix = options_.prefix,
        .lease = options_.lease,
-       .etcd = {.endpoints = options_.etcd,
-                .user = options_.user,
-                .password = std::move(*password),
-                .tls_directory = options_.etcd_tls_directory,
-                .timeout = std::min<Nanoseconds>(kEtcdTimeoutMax, options_.lease / kEtcdPart)},
+       .etcd = *etcd,
        .history = state_->state().knows_rules() ? state_->state().history : 0},
       {.heard = [this](const MembershipView& view) { heard(view); },
        .confirmed = [this](Instant until) { transport_->confirm(until); },

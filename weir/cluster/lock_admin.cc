@@ -2,6 +2,7 @@
 #include "weir/cluster/lock_admin.h"
 
 #include <chrono>
+#include <utility>
 
 #include <grpcpp/grpcpp.h>
 
@@ -27,17 +28,22 @@ tl::unexpected<Error> failed(const std::string& server, const grpc::Status& stat
               status.error_message(), "check that weir serve --lock runs at this address");
 }
 
+// Asks one server after the other, until one answers: of several servers one is active.
 template <class Call>
 Result<void> ask(const lock::ConnectOptions& options, Call call) {
   if (auto checked = lock::check(options); !checked) return checked;
-  const auto channel = open_channel(options);
-  if (!channel) return tl::unexpected(channel.error());
-  const auto stub = wire::Locks::NewStub(*channel);
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kPatience);
-  const grpc::Status status = call(*stub, context);
-  if (!status.ok()) return failed(options.server, status);
-  return {};
+  const auto opener = LockChannel::load(options);
+  if (!opener) return tl::unexpected(opener.error());
+  Result<void> done;
+  for (const std::string& server : lock::servers_of(options)) {
+    const auto stub = wire::Locks::NewStub((*opener)->open(server, LockChannel::For::kCalls));
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kPatience);
+    const grpc::Status status = call(*stub, context);
+    if (status.ok()) return {};
+    done = failed(server, status);
+  }
+  return done;
 }
 
 }  // namespace
@@ -58,10 +64,17 @@ Result<lock::LockList> ask_list(const lock::ConnectOptions& options,
 
 Result<lock::LockStats> ask_stats(const lock::ConnectOptions& options) {
   wire::StatsReply reply;
+  bool has_standby = false;
   const auto done = ask(options, [&](wire::Locks::Stub& stub, grpc::ClientContext& context) {
-    return stub.Stats(&context, wire::StatsRequest{}, &reply);
+    wire::StatsReply answer;
+    const grpc::Status status = stub.Stats(&context, wire::StatsRequest{}, &answer);
+    if (!status.ok()) return status;
+    reply = std::move(answer);
+    has_standby = reply.role() == wire::STANDBY;
+    if (!has_standby) return status;
+    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "is a standby");  // another may be active
   });
-  if (!done) return tl::unexpected(done.error());
+  if (!done && !has_standby) return tl::unexpected(done.error());
   return from_wire(reply);
 }
 

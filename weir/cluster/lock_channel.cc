@@ -21,25 +21,25 @@ constexpr int kCallAttemptMs = 5000;
 
 }  // namespace
 
-LockChannel::LockChannel(std::string server, std::unique_ptr<Credentials> credentials)
-    : server_(std::move(server)), credentials_(std::move(credentials)) {}
+LockChannel::LockChannel(std::unique_ptr<Credentials> credentials)
+    : credentials_(std::move(credentials)) {}
 LockChannel::~LockChannel() = default;
 
 Result<std::unique_ptr<LockChannel>> LockChannel::load(const lock::ConnectOptions& options) {
   quiet_grpc();
   auto credentials = Credentials::load(options.tls_directory, Credentials::Use::kGo);
   if (!credentials) return tl::unexpected(credentials.error());
-  return std::unique_ptr<LockChannel>(new LockChannel(options.server, *std::move(credentials)));
+  return std::unique_ptr<LockChannel>(new LockChannel(*std::move(credentials)));
 }
 
-std::shared_ptr<grpc::Channel> LockChannel::open(For what) const {
+std::shared_ptr<grpc::Channel> LockChannel::open(const std::string& server, For what) const {
   grpc::ChannelArguments arguments = channel_arguments();
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
                    what == For::kStreams ? kStreamAttemptMs : kCallAttemptMs);
   // Clients in one process do not share a connection.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetMaxReceiveMessageSize(kAnswerBytesMax);
-  return grpc::CreateCustomChannel(server_, credentials_->channel(), arguments);
+  return grpc::CreateCustomChannel(server, credentials_->channel(), arguments);
 }
 
 bool LockChannel::renew() {
@@ -50,7 +50,7 @@ bool LockChannel::renew() {
 Result<std::shared_ptr<grpc::Channel>> open_channel(const lock::ConnectOptions& options) {
   const auto opener = LockChannel::load(options);
   if (!opener) return tl::unexpected(opener.error());
-  return (*opener)->open(LockChannel::For::kCalls);
+  return (*opener)->open(lock::servers_of(options).front(), LockChannel::For::kCalls);
 }
 
 }  // namespace weir::cluster

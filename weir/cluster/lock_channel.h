@@ -4,7 +4,7 @@
 // a failure. A lease lasts seconds, while gRPC by default waits for up to two minutes.
 //
 //   auto opener = LockChannel::load({.server = "10.0.0.1:10811"});
-//   auto channel = (*opener)->open();                               connects with its first call
+//   auto channel = (*opener)->open("10.0.0.1:10811");               connects with its first call
 //
 // With a directory of certificates it uses TLS, and both ends present a certificate
 // (credentials.h).
@@ -35,19 +35,19 @@ class LockChannel {
   LockChannel& operator=(const LockChannel&) = delete;
 
   enum class For : std::uint8_t { kStreams, kCalls };
-  std::shared_ptr<grpc::Channel> open(For what = For::kStreams) const;
+  std::shared_ptr<grpc::Channel> open(const std::string& server, For what = For::kStreams) const;
   // Whether the certificates on disk have changed and are valid; open() then uses them. Invalid
   // ones are ignored.
   bool renew();
 
  private:
-  LockChannel(std::string server, std::unique_ptr<Credentials> credentials);
+  explicit LockChannel(std::unique_ptr<Credentials> credentials);
 
-  std::string server_;
   std::unique_ptr<Credentials> credentials_;
 };
 
-// A channel for one or two calls. The error names the certificate that cannot be read.
+// A channel to the first server, for one or two calls. The error names the certificate that cannot
+// be read.
 Result<std::shared_ptr<grpc::Channel>> open_channel(const lock::ConnectOptions& options);
 
 }  // namespace weir::cluster

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <grpcpp/grpcpp.h>
 
 #include "weir/base/job_id.h"
@@ -26,8 +27,13 @@ using namespace std::chrono_literals;
 // Batches in progress: one is being answered while the next is sent, and the rest is collected.
 constexpr std::size_t kWindow = 2;
 constexpr Nanoseconds kWelcomePatience = 10s;
+// With several servers, another one may answer.
+constexpr Nanoseconds kWelcomePatienceOfMany = 2s;
+constexpr std::size_t kServersMax = 16;
 constexpr Nanoseconds kBackoffMin = 50ms;
 constexpr Nanoseconds kBackoffMax = 1s;
+// The next server becomes active within a second of an orderly stop.
+constexpr Nanoseconds kBackoffMaxOfMany = 200ms;
 // Interval of checks whether overdue messages can be sent.
 constexpr Nanoseconds kOverdue = 5ms;
 // The keeper checks at least this often: caches are checked every second.
@@ -37,13 +43,30 @@ std::uint32_t slot_of(LockClient::Ticket ticket) { return static_cast<std::uint3
 
 }  // namespace
 
+std::vector<std::string> servers_of(const ConnectOptions& options) {
+  std::vector<std::string> servers;
+  std::string_view rest = options.server;
+  for (;;) {
+    const std::size_t comma = rest.find(',');
+    servers.emplace_back(rest.substr(0, comma));
+    if (comma == std::string_view::npos) return servers;
+    rest.remove_prefix(comma + 1);
+  }
+}
+
 Result<void> check(const ConnectOptions& options) {
-  const std::string& server = options.server;
-  const bool is_unix = server.starts_with("unix:") && server.size() > 5;
-  const auto colon = server.rfind(':');
-  if (!is_unix && (colon == std::string::npos || colon == 0 || colon + 1 == server.size())) {
+  const std::vector<std::string> servers = servers_of(options);
+  for (const std::string& server : servers) {
+    const bool is_unix = server.starts_with("unix:") && server.size() > 5;
+    const auto colon = server.rfind(':');
+    if (is_unix || (colon != std::string::npos && colon > 0 && colon + 1 < server.size())) continue;
     return fail(std::errc::invalid_argument, "lock server", quote(server) + " is not an address",
-                "expected ADDRESS:PORT or unix:PATH");
+                "expected ADDRESS:PORT or unix:PATH, or several separated by commas");
+  }
+  if (servers.size() > kServersMax) {
+    return fail(std::errc::invalid_argument, "lock server",
+                fmt::format("{} addresses were given", servers.size()),
+                fmt::format("expected at most {}", kServersMax));
   }
   if (options.job.size() > JobId::kSizeMax) {
     return fail(std::errc::invalid_argument, "job", "id has more than 31 bytes");
@@ -59,8 +82,9 @@ class GrpcClient final : public Client {
  public:
   GrpcClient(const ConnectOptions& options, std::unique_ptr<cluster::LockChannel> channel)
       : options_(options),
+        servers_(servers_of(options)),
         channel_(std::move(channel)),
-        stub_(v1::Locks::NewStub(channel_->open())),
+        stubs_(servers_.size()),
         client_(options.client),
         pressure_(options.pressure.value_or(host::MemoryPressure::of_this_process())) {
     keeper_ = std::thread([this] { keep(); });
@@ -106,6 +130,7 @@ class GrpcClient final : public Client {
     bool is_writing = true;
     bool is_done = false;
     bool has_left = false;  // the goodbye was sent
+    bool was_welcome = false;
     Instant heard_at{};
 
     // No operation is left that could start a write.
@@ -128,14 +153,19 @@ class GrpcClient final : public Client {
     const LockClient::Counters& counters = client_.counters();
     return counters.enqueues + counters.cancels + counters.conversions + counters.watches;
   }
+  Nanoseconds silence_max() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  v1::Locks::Stub& stub();
   bool has_stream() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return stream_ != nullptr && !stream_state_.is_done;
   }
 
   const ConnectOptions options_;
+  const std::vector<std::string> servers_;
   // The keeper's.
   const std::unique_ptr<cluster::LockChannel> channel_;
-  std::unique_ptr<v1::Locks::Stub> stub_;
+  std::vector<std::unique_ptr<v1::Locks::Stub>> stubs_;  // of each server; created when needed
+  std::size_t at_ = 0;                                   // the server of the current stream
+  std::size_t failed_ = 0;                               // servers since the last welcome
 
   mutable host::Mutex mutex_;
   host::Condition changed_;  // for the keeper, and for close()
@@ -149,6 +179,7 @@ class GrpcClient final : public Client {
   bool is_telling_ ABSL_GUARDED_BY(mutex_) = false;
   std::unique_ptr<Stream> stream_ ABSL_GUARDED_BY(mutex_);
   StreamState stream_state_ ABSL_GUARDED_BY(mutex_);
+  std::string server_ ABSL_GUARDED_BY(mutex_);  // of the current stream
   std::string trouble_ ABSL_GUARDED_BY(mutex_);
   bool is_refused_ ABSL_GUARDED_BY(mutex_) = false;
   Instant connect_at_ ABSL_GUARDED_BY(mutex_){};
@@ -204,6 +235,7 @@ void GrpcClient::Stream::OnReadDone(bool ok) {
       owner_.trouble_.clear();
       owner_.is_refused_ = false;
       owner_.client_.receive(*message, now);
+      owner_.stream_state_.was_welcome = owner_.client_.is_welcome();
       actions = owner_.look(now);
     }
     StartRead(&in_);
@@ -232,7 +264,8 @@ void GrpcClient::Stream::OnDone(const grpc::Status& status) {
   owner_.stream_state_.is_done = true;
   owner_.client_.disconnected();
   if (!status.ok()) {
-    owner_.trouble_ = status.error_message();
+    owner_.trouble_ = owner_.servers_.size() == 1 ? status.error_message()
+                                                  : owner_.server_ + ": " + status.error_message();
     owner_.is_refused_ = status.error_code() == grpc::StatusCode::PERMISSION_DENIED;
   }
   owner_.changed_.notify_all();
@@ -445,11 +478,29 @@ void GrpcClient::close(Nanoseconds patience) {
 
 // ---- the keeper: connects, keeps leases alive, and notices their end ----
 
+v1::Locks::Stub& GrpcClient::stub() {
+  std::unique_ptr<v1::Locks::Stub>& one = stubs_[at_];
+  if (one == nullptr) one = v1::Locks::NewStub(channel_->open(servers_[at_]));
+  return *one;
+}
+
+// A keep-alive is sent every quarter of the lease. With other servers, half of the lease is left to
+// replay the locks to one of them.
+Nanoseconds GrpcClient::silence_max() const {
+  const bool has_others = servers_.size() > 1;
+  if (!client_.is_welcome()) return has_others ? kWelcomePatienceOfMany : kWelcomePatience;
+  return has_others ? client_.lease() / 2 : client_.lease();
+}
+
 void GrpcClient::connect(Instant now) {
   mutex_.unlock();
-  if (channel_->renew()) stub_ = v1::Locks::NewStub(channel_->open());
+  if (channel_->renew()) {
+    for (auto& one : stubs_) one.reset();
+  }
+  v1::Locks::Stub& stub = this->stub();
   mutex_.lock();
   if (is_leaving_) return;
+  server_ = servers_[at_];
   auto made = std::make_unique<Stream>(*this);
   stream_state_ = {};
   stream_state_.heard_at = now;
@@ -458,14 +509,19 @@ void GrpcClient::connect(Instant now) {
   stream_ = std::move(made);
   Stream& stream = *stream_;
   mutex_.unlock();
-  stream.start(*stub_);
+  stream.start(stub);
   mutex_.lock();
 }
 
 void GrpcClient::forget_stream(Instant now) {
   std::unique_ptr<Stream> gone = std::move(stream_);
-  connect_at_ = now + backoff_;
-  backoff_ = std::min(backoff_ * 2, kBackoffMax);
+  if (stream_state_.was_welcome) failed_ = 0;
+  at_ = (at_ + 1) % servers_.size();
+  connect_at_ = now;
+  if (++failed_ % servers_.size() == 0) {  // all have been tried
+    connect_at_ += backoff_;
+    backoff_ = std::min(backoff_ * 2, servers_.size() > 1 ? kBackoffMaxOfMany : kBackoffMax);
+  }
   mutex_.unlock();
   gone.reset();
   mutex_.lock();
@@ -480,8 +536,7 @@ void GrpcClient::keep() {
     if (pressure_.take()) client_.relieve(now);
     client_.tick(now);
     if (stream_ != nullptr) {
-      const Nanoseconds most = client_.is_welcome() ? client_.lease() : kWelcomePatience;
-      if (client_.shall_go_away() || now - stream_state_.heard_at > most) {
+      if (client_.shall_go_away() || now - stream_state_.heard_at > silence_max()) {
         stream_->context.TryCancel();
       }
     }

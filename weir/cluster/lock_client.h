@@ -23,6 +23,10 @@
 // lease ends, whether or not a server can be reached. The next connection uses certificates that
 // were renewed meanwhile.
 //
+// With several servers, of which one is active (weir/lock/term.h), it tries one after the other
+// until one accepts it, and again after the connection breaks. It leaves a server that has not
+// answered for half of the lease, so that the other half is left for the next.
+//
 // It checks once a second whether memory is short, and then drops a fraction of its cache.
 //
 // Thread-safe. Acquiring and releasing a cached lock takes about 100 ns. A forked child must not
@@ -47,16 +51,19 @@
 namespace weir::lock {
 
 struct ConnectOptions {
-  std::string server;  // ADDRESS:PORT, NAME:PORT or unix:PATH
-  std::string job;     // claimed job, if the server accepts the claim; may be empty
+  // ADDRESS:PORT, NAME:PORT or unix:PATH; several, separated by commas, of one cluster.
+  std::string server;
+  std::string job;  // claimed job, if the server accepts the claim; may be empty
   ClientOptions client{};
   std::string tls_directory{};  // see credentials.h; empty: plain text
   // Sources of memory pressure; none: those of this process.
   std::optional<host::MemoryPressure::Sources> pressure = std::nullopt;
 };
 
-// EINVAL: not an address.
+// EINVAL: not an address, or too many.
 Result<void> check(const ConnectOptions& options);
+// REQUIRES: checked.
+std::vector<std::string> servers_of(const ConnectOptions& options);
 
 class Listener {
  public:

@@ -16,14 +16,18 @@
 
 #include "weir/base/assert.h"
 #include "weir/base/ring.h"
+#include "weir/base/units.h"
 #include "weir/cluster/credentials.h"
+#include "weir/cluster/etcd_options.h"
 #include "weir/cluster/lock.grpc.pb.h"
+#include "weir/cluster/lock_election.h"
 #include "weir/cluster/lock_gate.h"
 #include "weir/cluster/lock_state.h"
 #include "weir/cluster/lock_wire.h"
 #include "weir/host/clock.h"
 #include "weir/host/mailbox.h"
 #include "weir/serve/client_identity.h"
+#include "weir/serve/event_log.h"
 
 namespace weir::cluster {
 namespace {
@@ -178,6 +182,33 @@ class Stream : public grpc::ServerBidiReactor<wire::ClientBatch, wire::ServerBat
 
 // ---- the thread that owns the locks ----
 
+namespace {
+
+// 128 bits that only the holder of the key can compute.
+lock::SecretOf secrets_of(const host::Key& key) {
+  return [key](std::uint64_t client, std::string_view principal) {
+    const host::Digest digest = host::keyed_digest(key, fmt::format("{} {}", client, principal));
+    lock::SessionSecret secret;
+    std::copy_n(digest.begin(), secret.size(), secret.begin());
+    return secret;
+  };
+}
+
+LockGateOptions gate_options(const LockServiceOptions& options, const host::Key& key,
+                             serve::TraceFile* trace) {
+  LockGateOptions gate;
+  gate.trace = trace;
+  gate.secret_of = secrets_of(key);
+  gate.server = options.lock.server;
+  gate.policy = options.lock.policy;
+  gate.rules = options.lock.rules;
+  gate.nodemaps.reserve(options.nodemaps.size());
+  for (const serve::NodemapOptions& one : options.nodemaps) gate.nodemaps.push_back(one.name);
+  return gate;
+}
+
+}  // namespace
+
 class LockService::Owner {
  public:
   Owner(const LockServiceOptions& options, LockStateFile state, host::Fd wake_fd,
@@ -187,6 +218,7 @@ class LockService::Owner {
         letters_(std::move(wake_fd)),
         trace_(std::move(trace)),
         gate_(std::move(gate)),
+        role_(gate_ != nullptr ? lock::Role::kAlone : lock::Role::kStandby),
         pressure_(options.pressure.value_or(host::MemoryPressure::of_this_process())) {}
 
   Letters& letters() { return letters_; }
@@ -221,8 +253,20 @@ class LockService::Owner {
   }
 
   // ---- in its thread ----
-  LockGate& gate() { return *gate_; }
+  // nullptr: this server is not active.
+  LockGate* gate() { return gate_.get(); }
   Instant now() const { return now_; }
+  bool is_standby() const { return gate_ == nullptr; }
+  // Why it has no locks to show.
+  Error away() const;
+
+  // ---- in a cluster ----
+  void lead(const LockElection::Lead& lead);
+  void prove(Instant until) { proven_until_ = until; }
+  void step_down();
+  void see(const LockElection::Seen& seen);
+  // Acts no more. None: it was not active.
+  std::optional<lock::Handover> resign();
   lock::NamespaceView look() const;
   lock::LockList list(const lock::ListOptions& options) const;
   lock::LockStats stats() const;
@@ -241,13 +285,22 @@ class LockService::Owner {
   Nanoseconds hello_time() const { return options_.hello_time; }
   void relieve();
   void leave_in_order();
+  void end_streams_with(const grpc::Status& status);
+  grpc::Status elsewhere() const;
+  // Whether no other server can be active.
+  bool is_proven() const { return now_ < proven_until_; }
   absl::flat_hash_map<std::uint64_t, const Stream*> streams_by_client() const;
 
   LockServiceOptions options_;
   LockStateFile state_;
   Letters letters_;
   std::unique_ptr<serve::TraceFile> trace_;  // nullptr: nothing is recorded
-  std::unique_ptr<LockGate> gate_;
+  std::unique_ptr<LockGate> gate_;           // nullptr: another server is active, or none
+  lock::Role role_;
+  Instant proven_until_ = kNever;
+  std::vector<Letter> held_back_;  // messages that wait until the term is proven
+  LockElection::Seen seen_;
+  bool has_resigned_ = false;
   host::MemoryPressure pressure_;
   absl::flat_hash_map<Stream*, std::unique_ptr<Stream>> streams_;
   Ring<Stream, &Stream::newcomer> newcomers_;  // the oldest first
@@ -262,7 +315,8 @@ class LockService::Owner {
 void LockService::Owner::wait() {
   const auto pressure = pressure_.waits();
   std::array<pollfd, 3> waits{pollfd{letters_.fd(), POLLIN, 0}, pressure[0], pressure[1]};
-  Instant until = std::min(gate_->next_turn(), trace_ == nullptr ? kNever : trace_->wakes_at());
+  Instant until = trace_ == nullptr ? kNever : trace_->wakes_at();
+  if (gate_ != nullptr && is_proven()) until = std::min(until, gate_->next_turn());
   if (!newcomers_.empty()) until = std::min(until, newcomers_.front().opened + hello_time());
   const Nanoseconds left =
       std::clamp(until - host::boot_now(), Nanoseconds{0}, Nanoseconds{std::chrono::seconds{3600}});
@@ -275,6 +329,7 @@ void LockService::Owner::wait() {
 }
 
 void LockService::Owner::relieve() {
+  if (gate_ == nullptr) return;
   lock::LockServer& server = gate_->server();
   server.pool().relieve(host::boot_now(), static_cast<std::int64_t>(server.sessions()));
 }
@@ -282,11 +337,17 @@ void LockService::Owner::relieve() {
 void LockService::Owner::run() {
   while (!is_over_) {
     wait();
+    std::vector<Letter> letters = letters_.take();
+    // After they were taken: were this process stopped between the two, messages that arrived later
+    // would count as received while the term was proven.
     now_ = host::boot_now();
-    for (Letter& letter : letters_.take()) handle(letter);
+    for (Letter& letter : letters) handle(letter);
     end_silent();
-    gate_->turn(now_);
-    flush_dirty();
+    if (gate_ != nullptr && is_proven()) {
+      for (Letter& letter : std::exchange(held_back_, {})) receive(*letter.stream, letter);
+      gate_->turn(now_);
+      flush_dirty();
+    }
     if (trace_ != nullptr) trace_->turn(now_);
   }
   leave_in_order();
@@ -308,6 +369,7 @@ void LockService::Owner::handle(Letter& letter) {
       return;
     case Letter::Kind::kWritten:
       stream->is_writing = false;
+      if (stream->is_finished) return;
       if (stream->is_ending) {
         finish(*stream, grpc::Status::OK);
       } else if (stream->has_news) {
@@ -322,7 +384,7 @@ void LockService::Owner::handle(Letter& letter) {
       return;
     case Letter::Kind::kStop:
       is_stopping_ = true;
-      for (auto& [each, owned] : streams_) finish(*each, stopping());
+      end_streams_with(stopping());
       return;
     case Letter::Kind::kExit:
       is_over_ = true;
@@ -333,6 +395,7 @@ void LockService::Owner::handle(Letter& letter) {
 void LockService::Owner::open(Stream& stream) {
   streams_.emplace(&stream, &stream);
   if (is_stopping_) return finish(stream, stopping());
+  if (gate_ == nullptr) return finish(stream, elsewhere());
   if (streams_.size() > options_.lock.server.sessions_max + kStreamsSpare) {
     return finish(stream, {StatusCode::RESOURCE_EXHAUSTED, "too many streams are open"});
   }
@@ -369,6 +432,10 @@ bool LockService::Owner::admit(Stream& stream, const std::string& job) {
 void LockService::Owner::receive(Stream& stream, Letter& letter) {
   if (stream.is_finished) return;
   if (stream.newcomer.is_linked()) newcomers_.erase(stream);
+  if (!is_proven()) {
+    held_back_.push_back(std::move(letter));  // one of each stream
+    return;
+  }
   if (!letter.message) {
     return finish(stream,
                   grpc::Status(StatusCode::INVALID_ARGUMENT, "not a valid batch of weir.lock.v1"));
@@ -398,6 +465,7 @@ void LockService::Owner::flush(Stream& stream) {
 void LockService::Owner::finish(Stream& stream, const grpc::Status& status) {
   if (std::exchange(stream.is_finished, true)) return;
   if (stream.newcomer.is_linked()) newcomers_.erase(stream);
+  std::erase_if(held_back_, [&](const Letter& one) { return one.stream == &stream; });
   if (stream.number != 0) {
     gate_->disconnect(stream.number, now_);
     by_number_.erase(stream.number);
@@ -409,10 +477,83 @@ void LockService::Owner::finish(Stream& stream, const grpc::Status& status) {
 // If no lock is granted and every possible holder has reported, the next server needs no
 // grace period.
 void LockService::Owner::leave_in_order() {
+  if (gate_ == nullptr) return;
   const lock::LockServer& server = gate_->server();
   if (server.is_recovering() || server.table().granted() > 0) return;
   state_.leave();
 }
+
+// ---- in a cluster ----
+
+void LockService::Owner::end_streams_with(const grpc::Status& status) {
+  for (auto& [each, owned] : streams_) finish(*each, status);
+}
+
+grpc::Status LockService::Owner::elsewhere() const {
+  return {StatusCode::UNAVAILABLE, away().what};
+}
+
+Error LockService::Owner::away() const {
+  if (seen_.active.empty()) {
+    return {std::errc::resource_unavailable_try_again, std::string(kLockNamespace),
+            "no lock server is active at the moment",
+            "check that etcd answers: see the log of the lock servers"};
+  }
+  return {std::errc::resource_unavailable_try_again, std::string(kLockNamespace),
+          fmt::format("this server is a standby; the active lock server is {} ({})", seen_.active,
+                      seen_.address),
+          "ask that one"};
+}
+
+void LockService::Owner::lead(const LockElection::Lead& lead) {
+  if (has_resigned_) return;
+  if (auto noted = state_.follow(lead.next.term, lead.key); !noted) {
+    serve::EventLog::say("locks: " + noted.error().message());
+  }
+  LockServiceOptions options = options_;
+  options.lock.server.grace = lead.next.grace;
+  auto gate = LockGate::create(gate_options(options, lead.key, nullptr), lead.next.term,
+                               lead.next.start, now_);
+  WEIR_ASSERT(gate.has_value());  // the options were checked by create()
+  gate_ = *std::move(gate);
+  if (!lead.next.clients.empty()) gate_->server().await(lead.next.clients);
+  role_ = lock::Role::kActive;
+  proven_until_ = lead.proven_until;
+  serve::EventLog::say(fmt::format("locks: this server is active in term {}{}", lead.next.term,
+                                   lead.next.start == lock::LockServer::Start::kFresh
+                                       ? ""
+                                       : fmt::format("; new locks wait for replays, for at most {}",
+                                                     print_duration(lead.next.grace))));
+}
+
+void LockService::Owner::step_down() {
+  if (gate_ == nullptr) return;
+  serve::EventLog::say(fmt::format("locks: this server is no longer active (term {})",
+                                   gate_->server().incarnation()));
+  role_ = lock::Role::kStandby;
+  end_streams_with({StatusCode::UNAVAILABLE, "this server is no longer active"});
+  held_back_.clear();
+  gate_.reset();
+}
+
+void LockService::Owner::see(const LockElection::Seen& seen) {
+  seen_ = seen;
+  if (seen.term == 0) return;
+  if (auto noted = state_.follow(seen.term, seen.key); !noted) {
+    serve::EventLog::say("locks: " + noted.error().message());
+  }
+}
+
+std::optional<lock::Handover> LockService::Owner::resign() {
+  has_resigned_ = true;
+  if (gate_ == nullptr) return std::nullopt;
+  lock::Handover left = lock::handover_of(gate_->server());
+  leave_in_order();
+  step_down();
+  return left;
+}
+
+// ---- looking ----
 
 absl::flat_hash_map<std::uint64_t, const Stream*> LockService::Owner::streams_by_client() const {
   absl::flat_hash_map<std::uint64_t, const Stream*> found;
@@ -424,7 +565,15 @@ absl::flat_hash_map<std::uint64_t, const Stream*> LockService::Owner::streams_by
 }
 
 lock::NamespaceView LockService::Owner::look() const {
-  lock::NamespaceView view = lock::look(gate_->server(), kLockNamespace, now_);
+  lock::NamespaceView view;
+  if (gate_ != nullptr) {
+    view = lock::look(gate_->server(), kLockNamespace, now_);
+  } else {
+    view.name = kLockNamespace;
+  }
+  view.role = role_;
+  view.active = role_ == lock::Role::kAlone ? std::string() : seen_.active;
+  if (gate_ == nullptr) return view;
   const auto streams = streams_by_client();
   for (lock::ClientView& client : view.top) {
     if (const auto found = streams.find(client.client); found != streams.end()) {
@@ -447,9 +596,9 @@ lock::LockList LockService::Owner::list(const lock::ListOptions& options) const 
 
 lock::LockStats LockService::Owner::stats() const {
   return {.view = look(),
-          .incarnation = gate_->server().incarnation(),
+          .incarnation = gate_ == nullptr ? seen_.term : gate_->server().incarnation(),
           .lease = options_.lock.server.lease,
-          .gated = gate_->gated()};
+          .gated = gate_ == nullptr ? 0 : gate_->gated()};
 }
 
 // ---- gRPC ----
@@ -480,23 +629,27 @@ class LockService::Transport : public wire::Locks::CallbackService {
     }
     lock::ListOptions options{.filter = request->filter(), .from = request->from()};
     if (request->most() > 0) options.max = std::min<std::size_t>(request->most(), options.max);
-    return answer(
-        context, [reply, options](Owner& owner) { cluster::to_wire(owner.list(options), *reply); });
+    return answer(context, [reply, options](Owner& owner) {
+      if (owner.is_standby()) return grpc::Status(StatusCode::UNAVAILABLE, owner.away().what);
+      cluster::to_wire(owner.list(options), *reply);
+      return grpc::Status::OK;
+    });
   }
 
   grpc::ServerUnaryReactor* Stats(CallbackServerContext* context, const wire::StatsRequest*,
                                   wire::StatsReply* reply) override {
-    return answer(context, [reply](Owner& owner) { cluster::to_wire(owner.stats(), *reply); });
+    return answer(context, [reply](Owner& owner) {
+      cluster::to_wire(owner.stats(), *reply);
+      return grpc::Status::OK;
+    });
   }
 
  private:
   template <class Function>
   grpc::ServerUnaryReactor* answer(CallbackServerContext* context, Function function) {
     grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-    const bool is_asked = owner_.call([this, reactor, function] {
-      function(owner_);
-      reactor->Finish(grpc::Status::OK);
-    });
+    const bool is_asked =
+        owner_.call([this, reactor, function] { reactor->Finish(function(owner_)); });
     if (!is_asked) reactor->Finish(stopping());
     return reactor;
   }
@@ -539,37 +692,16 @@ Result<void> LockService::Transport::open(const LockServiceOptions& options) {
 
 // ---- the service ----
 
-namespace {
-
-// 128 bits that only the holder of the key can compute.
-lock::SecretOf secrets_of(const host::Key& key) {
-  return [key](std::uint64_t client, std::string_view principal) {
-    const host::Digest digest = host::keyed_digest(key, fmt::format("{} {}", client, principal));
-    lock::SessionSecret secret;
-    std::copy_n(digest.begin(), secret.size(), secret.begin());
-    return secret;
-  };
-}
-
-LockGateOptions gate_options(const LockServiceOptions& options, const host::Key& key,
-                             serve::TraceFile* trace) {
-  LockGateOptions gate;
-  gate.trace = trace;
-  gate.secret_of = secrets_of(key);
-  gate.server = options.lock.server;
-  gate.policy = options.lock.policy;
-  gate.rules = options.lock.rules;
-  gate.nodemaps.reserve(options.nodemaps.size());
-  for (const serve::NodemapOptions& one : options.nodemaps) gate.nodemaps.push_back(one.name);
-  return gate;
-}
-
-}  // namespace
-
 LockService::LockService(std::unique_ptr<Owner> owner, std::unique_ptr<Transport> transport)
     : owner_(std::move(owner)), transport_(std::move(transport)) {}
 
-Result<std::unique_ptr<LockService>> LockService::create(const LockServiceOptions& options) {
+Result<std::unique_ptr<LockService>> LockService::create(const LockServiceOptions& given) {
+  const bool is_alone = !given.cluster.is_on();
+  LockServiceOptions options = given;
+  if (!is_alone) {
+    options.lock.server.lease = lock::client_lease(given.lock.server.lease);
+    options.trace_file.clear();  // a trace has one Target, and each term its own
+  }
   auto state = LockStateFile::begin(options.lock.state_file);
   if (!state) return tl::unexpected(state.error());
   const auto start =
@@ -580,17 +712,62 @@ Result<std::unique_ptr<LockService>> LockService::create(const LockServiceOption
     if (!opened) return tl::unexpected(opened.error());
     trace = *std::move(opened);
   }
+  // In a cluster, this only checks the options: the gate is made when the server becomes active.
   auto gate = LockGate::create(gate_options(options, state->key(), trace.get()),
                                state->incarnation(), start, host::boot_now());
   if (!gate) return tl::unexpected(gate.error());
+  if (!is_alone) gate->reset();
   auto wake_fd = host::make_wake_fd();
   if (!wake_fd) return tl::unexpected(wake_fd.error());
+  const std::uint64_t incarnation = state->incarnation();
+  const host::Key key = state->key();
+  const auto own = state->was_clean() ? lock::OwnState::kClean : lock::OwnState::kUnknown;
   auto owner = std::make_unique<Owner>(options, *std::move(state), *std::move(wake_fd),
                                        std::move(trace), *std::move(gate));
   auto transport = std::make_unique<Transport>(*owner);
   if (auto opened = transport->open(options); !opened) return tl::unexpected(opened.error());
   owner->start();
-  return std::unique_ptr<LockService>(new LockService(std::move(owner), std::move(transport)));
+  std::unique_ptr<LockService> made(new LockService(std::move(owner), std::move(transport)));
+  if (is_alone) return made;
+  if (auto joined = made->join(given, incarnation, key, own); !joined) {
+    return tl::unexpected(joined.error());
+  }
+  return made;
+}
+
+Result<void> LockService::join(const LockServiceOptions& options, std::uint64_t incarnation,
+                               const host::Key& key, lock::OwnState own) {
+  // A quarter of the lease in etcd: an active server asks that often for its renewal.
+  const auto etcd = etcd_options(options.cluster, lock::Candidate::kLength / 4);
+  if (!etcd) return tl::unexpected(etcd.error());
+  const auto pass_on = [owner = owner_.get()](auto act) {
+    (void)owner->call([owner, act] { act(*owner); });
+  };
+  auto election = LockElection::create(
+      {.name = options.cluster.name,
+       .address = serve::print_listen(listening()),
+       .prefix = options.cluster.prefix,
+       .etcd = *etcd,
+       .incarnation = incarnation,
+       .key = key,
+       .own = own,
+       .lease = options.lock.server.lease},
+      {.lead =
+           [pass_on](const LockElection::Lead& lead) {
+             pass_on([lead](Owner& owner) { owner.lead(lead); });
+           },
+       .proven =
+           [pass_on](Instant until) { pass_on([until](Owner& owner) { owner.prove(until); }); },
+       .deposed = [pass_on] { pass_on([](Owner& owner) { owner.step_down(); }); },
+       .seen =
+           [pass_on](const LockElection::Seen& seen) {
+             pass_on([seen](Owner& owner) { owner.see(seen); });
+           },
+       .say = [](std::string_view line) { serve::EventLog::say(line); }});
+  if (!election) return tl::unexpected(election.error());
+  election_ = *std::move(election);
+  election_->start();
+  return {};
 }
 
 LockService::~LockService() { stop(); }
@@ -598,6 +775,10 @@ LockService::~LockService() { stop(); }
 const serve::ListenAddress& LockService::listening() const { return transport_->listening(); }
 
 void LockService::stop() {
+  if (election_ != nullptr) {
+    const auto left = owner_->ask([](Owner& owner) { return owner.resign(); });
+    election_->stop(left && *left ? &**left : nullptr);
+  }
   owner_->end_streams();
   transport_->shut_down();
   owner_->stop();
@@ -606,16 +787,25 @@ void LockService::stop() {
 Result<std::function<void()>> LockService::read_certificates() {
   auto renewed = transport_->credentials().read_again();
   if (!renewed) return tl::unexpected(renewed.error());
-  return std::function<void()>(
-      [this, renewed = *std::move(renewed)] { (void)transport_->credentials().use(renewed); });
+  std::function<void()> of_etcd = [] {};
+  if (election_ != nullptr) {
+    auto read = election_->read_certificates();
+    if (!read) return read;
+    of_etcd = *std::move(read);
+  }
+  return std::function<void()>([this, renewed = *std::move(renewed), of_etcd] {
+    (void)transport_->credentials().use(renewed);
+    of_etcd();
+  });
 }
 
 bool LockService::look(const Look& visit) {
   const auto done = owner_->ask([&visit](Owner& owner) {
-    visit(owner.gate().target(), owner.now());
+    if (owner.is_standby()) return false;
+    visit(owner.gate()->target(), owner.now());
     return true;
   });
-  return done.has_value();
+  return done.value_or(false);
 }
 
 std::vector<lock::NamespaceView> LockService::view() {
@@ -628,15 +818,31 @@ std::vector<lock::NamespaceView> LockService::view() {
 
 Result<lock::LockList> LockService::list(std::string_view name, const lock::ListOptions& options) {
   if (name != kLockNamespace) return fail_errno(ENOENT, name);
-  auto found = owner_->ask([options](Owner& owner) { return owner.list(options); });
+  auto found = owner_->ask([options](Owner& owner) -> Result<lock::LockList> {
+    if (owner.is_standby()) return tl::unexpected(owner.away());
+    return owner.list(options);
+  });
   if (!found) return fail_errno(EAGAIN, name, "the server is shutting down");
   return *std::move(found);
 }
 
 Result<void> LockService::set(std::string_view name, lock::Tunable tunable, std::int64_t value) {
   if (name != kLockNamespace) return fail_errno(ENOENT, name);
-  const auto done =
-      owner_->ask([=](Owner& owner) { return lock::turn(owner.gate().server(), tunable, value); });
+  const auto done = owner_->ask([=](Owner& owner) -> Result<void> {
+    if (owner.is_standby()) return tl::unexpected(owner.away());
+    return lock::turn(owner.gate()->server(), tunable, value);
+  });
+  if (!done) return fail_errno(EAGAIN, name, "the server is shutting down");
+  return *done;
+}
+
+Result<std::size_t> LockService::revoke(std::string_view name, std::string_view resource,
+                                        std::uint64_t client) {
+  if (name != kLockNamespace) return fail_errno(ENOENT, name);
+  const auto done = owner_->ask([=](Owner& owner) -> Result<std::size_t> {
+    if (owner.is_standby()) return tl::unexpected(owner.away());
+    return lock::revoke(owner.gate()->server(), resource, client);
+  });
   if (!done) return fail_errno(EAGAIN, name, "the server is shutting down");
   return *done;
 }

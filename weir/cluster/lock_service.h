@@ -28,6 +28,12 @@
 // Memory. When it is short (weir/host/memory_pressure.h), the volume falls, so that clients return
 // cached locks.
 //
+// With a cluster, this is one of several servers (weir/lock/term.h). Until it is active it has no
+// locks, and its streams end with the name of the active server. While it cannot prove its term it
+// lets messages wait. When it is no longer active all streams end.
+//
+//   LockElection's thread  -- lead, proven, deposed, seen -->  the owner's thread
+//
 // Time is boot time, which continues while the machine sleeps, as leases do. stop() ends all
 // streams; clients keep their locks for their lease and replay them to the next server.
 #pragma once
@@ -45,11 +51,15 @@
 #include "weir/base/result.h"
 #include "weir/base/time.h"
 #include "weir/host/memory_pressure.h"
+#include "weir/host/secret.h"
+#include "weir/lock/term.h"
 #include "weir/lock/view.h"
 #include "weir/serve/options.h"
 #include "weir/serve/target_port.h"
 
 namespace weir::cluster {
+
+class LockElection;
 
 // Its name in parameters; a server has one namespace.
 inline constexpr std::string_view kLockNamespace = "locks";
@@ -65,6 +75,8 @@ struct LockServiceOptions {
   std::string trace_file = {};
   // Sources of memory pressure; none: those of this process.
   std::optional<host::MemoryPressure::Sources> pressure = std::nullopt;
+  // The cluster whose lock servers elect the active one; off: this one is active.
+  serve::ClusterOptions cluster{};
 };
 
 class LockService : public lock::Console, public serve::TargetPort {
@@ -78,7 +90,8 @@ class LockService : public lock::Console, public serve::TargetPort {
 
   // Where it listens, with the port that was chosen for port 0.
   const serve::ListenAddress& listening() const;
-  // Ends all streams and waits for them. The views are empty afterwards.
+  // Hands over to the next server, then ends all streams and waits for them. The views are empty
+  // afterwards.
   void stop();
 
   // Reads and checks the certificates on disk. Calling the result makes new connections use them;
@@ -89,6 +102,8 @@ class LockService : public lock::Console, public serve::TargetPort {
   std::vector<lock::NamespaceView> view() override;
   Result<lock::LockList> list(std::string_view name, const lock::ListOptions& options) override;
   Result<void> set(std::string_view name, lock::Tunable tunable, std::int64_t value) override;
+  Result<std::size_t> revoke(std::string_view name, std::string_view resource,
+                             std::uint64_t client) override;
   // The scheduler of lock requests.
   std::string_view service() const override { return serve::LockOptions::kService; }
   bool look(const Look& visit) override;
@@ -96,10 +111,13 @@ class LockService : public lock::Console, public serve::TargetPort {
  private:
   class Owner;
   class Transport;
+  Result<void> join(const LockServiceOptions& options, std::uint64_t incarnation,
+                    const host::Key& key, lock::OwnState own);
   LockService(std::unique_ptr<Owner> owner, std::unique_ptr<Transport> transport);
 
   std::unique_ptr<Owner> owner_;
   std::unique_ptr<Transport> transport_;
+  std::unique_ptr<LockElection> election_;  // only in a cluster
 };
 
 }  // namespace weir::cluster

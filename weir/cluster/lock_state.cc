@@ -37,19 +37,6 @@ std::uint64_t read_number(std::string_view text) {
   return number <= lock::kIncarnationMax ? number : 0;
 }
 
-std::optional<host::Key> read_key(std::string_view text) {
-  host::Key key;
-  if (text.size() < 2 * key.size()) return std::nullopt;
-  for (std::byte& one : key) {
-    unsigned value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + 2, value, 16);
-    if (error != std::errc{} || end != text.data() + 2) return std::nullopt;
-    one = static_cast<std::byte>(value);
-    text.remove_prefix(2);
-  }
-  return key;
-}
-
 // Quotes a path for a shell.
 std::string shell_word(const std::string& path) {
   std::string word = "'";
@@ -107,7 +94,7 @@ Result<LockState> parse_lock_state(std::string_view text) {
   if (is_ours) rest.remove_prefix(kHead.size());
   if (rest.starts_with(kCount)) state.incarnation = read_number(rest.substr(kCount.size()));
   if (const auto key = rest.find(kKey); is_ours && key != std::string_view::npos) {
-    state.key = read_key(rest.substr(key + kKey.size()));
+    state.key = parse_key(rest.substr(key + kKey.size(), 2 * sizeof(host::Key)));
   }
   for (const bool is_clean : {false, true}) {
     state.is_clean = is_clean;
@@ -124,11 +111,26 @@ Result<LockState> parse_lock_state(std::string_view text) {
 
 std::string print_lock_state(const LockState& state) {
   WEIR_ASSERT(state.key.has_value());
-  std::string text = fmt::format("{}{}{}", kHead, print_plain(state), kKey);
-  for (const std::byte one : *state.key) {
-    text += fmt::format("{:02x}", std::to_integer<unsigned>(one));
+  return fmt::format("{}{}{}{}\n", kHead, print_plain(state), kKey, print_key(*state.key));
+}
+
+std::string print_key(const host::Key& key) {
+  std::string text;
+  for (const std::byte one : key) text += fmt::format("{:02x}", std::to_integer<unsigned>(one));
+  return text;
+}
+
+std::optional<host::Key> parse_key(std::string_view text) {
+  host::Key key;
+  if (text.size() != 2 * key.size()) return std::nullopt;
+  for (std::byte& one : key) {
+    unsigned value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + 2, value, 16);
+    if (error != std::errc{} || end != text.data() + 2) return std::nullopt;
+    one = static_cast<std::byte>(value);
+    text.remove_prefix(2);
   }
-  return text + "\n";
+  return key;
 }
 
 Result<LockStateFile> LockStateFile::begin(const std::string& path) {
@@ -150,11 +152,24 @@ Result<LockStateFile> LockStateFile::begin(const std::string& path) {
   }
   const bool was_clean = std::exchange(state->is_clean, false);
   ++state->incarnation;
-  const std::string text = print_lock_state(*state);
-  for (StateFile* const one : {&*copy, &*file}) {
-    if (auto written = one->replace(text); !written) return tl::unexpected(written.error());
+  LockStateFile begun(*std::move(file), *std::move(copy), *state, was_clean);
+  if (auto written = begun.write(); !written) return tl::unexpected(written.error());
+  return begun;
+}
+
+Result<void> LockStateFile::write() {
+  const std::string text = print_lock_state(state_);
+  for (StateFile* const one : {&copy_, &file_}) {
+    if (auto written = one->replace(text); !written) return written;
   }
-  return LockStateFile(*std::move(file), *std::move(copy), *state, was_clean);
+  return {};
+}
+
+Result<void> LockStateFile::follow(std::uint64_t term, const host::Key& key) {
+  if (term <= state_.incarnation && key == *state_.key) return {};
+  state_.incarnation = std::max(state_.incarnation, term);
+  state_.key = key;
+  return write();
 }
 
 void LockStateFile::leave() {

@@ -15,6 +15,8 @@
 // server that starts counting again would issue fences that storage has already seen. Of two intact
 // files the larger number is used.
 //
+// In a cluster the number is the last term that this server has seen, or larger.
+//
 // Two more forms are accepted: "incarnation 7\nclean 0\n", which earlier servers wrote, and
 // "incarnation 7 by hand\n", for an administrator who has lost both files. Neither has a secret
 // key: a new one is created, and clients that held locks lose them.
@@ -44,6 +46,11 @@ Result<LockState> parse_lock_state(std::string_view text);
 // REQUIRES: a key.
 std::string print_lock_state(const LockState& state);
 
+// 64 hexadecimal digits.
+std::string print_key(const host::Key& key);
+// None: not a key.
+std::optional<host::Key> parse_key(std::string_view text);
+
 // The file and its copy, open as long as the server runs. One owner.
 class LockStateFile {
  public:
@@ -56,6 +63,10 @@ class LockStateFile {
   // The previous server shut down normally, or there was none.
   bool was_clean() const { return was_clean_; }
 
+  // Records the term of the active server of a cluster (weir/lock/term.h) and the key of all
+  // servers: if etcd loses its data, the next term is larger anyway. Writes only what is new.
+  Result<void> follow(std::uint64_t term, const host::Key& key);
+
   // Records a normal shutdown. If this cannot be written, the next server uses its grace period,
   // which is always safe.
   void leave();
@@ -63,6 +74,8 @@ class LockStateFile {
  private:
   LockStateFile(host::StateFile file, host::StateFile copy, LockState state, bool was_clean)
       : file_(std::move(file)), copy_(std::move(copy)), state_(state), was_clean_(was_clean) {}
+
+  Result<void> write();
 
   host::StateFile file_;
   host::StateFile copy_;

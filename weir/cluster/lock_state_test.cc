@@ -111,6 +111,24 @@ TEST_F(LockStateFiles, EachStartCountsAndKeepsItsKey) {
   EXPECT_TRUE(third->was_clean());
 }
 
+TEST_F(LockStateFiles, TheTermsOfAClusterAreKept) {
+  host::Key shared{};
+  shared[31] = std::byte{7};
+  {
+    auto first = LockStateFile::begin(path());
+    ASSERT_TRUE(first);
+    ASSERT_TRUE(first->follow(40, shared));
+    EXPECT_EQ(first->incarnation(), 40U);
+    ASSERT_TRUE(first->follow(39, shared));  // never lower
+    EXPECT_EQ(first->incarnation(), 40U);
+  }
+  const auto second = LockStateFile::begin(path());
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->incarnation(), 41U);
+  EXPECT_EQ(second->key(), shared);
+  EXPECT_FALSE(second->was_clean());
+}
+
 TEST_F(LockStateFiles, NobodyElseReadsTheKey) {
   start();
   for (const std::string& name : {path(), copy()}) {

@@ -507,6 +507,9 @@ void to_wire(const lock::LockStats& stats, wire::StatsReply& reply) {
   reply.set_deadlocks(view.counters.deadlocks);
   reply.set_converting(view.converting);
   reply.set_watches(view.watches);
+  reply.set_revoked(view.counters.revoked);
+  reply.set_role(static_cast<wire::Role>(view.role));
+  reply.set_active(view.active);
 }
 
 lock::LockStats from_wire(const wire::StatsReply& reply) {
@@ -529,6 +532,10 @@ lock::LockStats from_wire(const wire::StatsReply& reply) {
   view.converting = reply.converting();
   view.watches = reply.watches();
   stats.gated = reply.gated();
+  view.role = reply.role() == wire::ACTIVE    ? lock::Role::kActive
+              : reply.role() == wire::STANDBY ? lock::Role::kStandby
+                                              : lock::Role::kAlone;
+  view.active = reply.active();
   view.others.clients = reply.clients();
   view.grants = reply.grants();
   view.cancels = reply.cancels();
@@ -540,6 +547,7 @@ lock::LockStats from_wire(const wire::StatsReply& reply) {
                    .lost_replays = reply.lost_replays(),
                    .conversions = reply.conversions(),
                    .deadlocks = reply.deadlocks(),
+                   .revoked = reply.revoked(),
                    .wrong_secrets = reply.wrong_secrets()};
   return stats;
 }

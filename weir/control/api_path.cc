@@ -31,6 +31,7 @@ constexpr ApiRoute kRoutes[] = {{"/metrics", kRead},
                                 {"/v1/locks", kRead},
                                 {"/v1/locks/*", "GET, HEAD, PUT"},
                                 {"/v1/locks/*/list", kRead},
+                                {"/v1/locks/*/resources/*", "DELETE"},
                                 {"/v1/cluster", kRead},
                                 {"/v1/cluster/rules", "GET, HEAD, POST"},
                                 {"/v1/cluster/members/*", "DELETE"}};

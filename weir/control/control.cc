@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <cstdlib>
 #include <functional>
 #include <iterator>
@@ -264,6 +265,7 @@ class HttpControl final : public Control {
   void forget_member(const HttpRequest& request, const Reply& reply);
   serve::ClusterPort::Answer<void> answer_of_change(const AuditEntry& entry, const Reply& reply);
   void list_locks(const HttpRequest& request, const Reply& reply);
+  bool revoke_lock(const HttpRequest& request, const Reply& reply);
   Params params_of_locks() { return locks_ == nullptr ? Params() : lock_params(*locks_); }
   void replay_locks();
 
@@ -445,6 +447,7 @@ void HttpControl::answer(const HttpRequest& request, const Reply& reply) {
     return reply(error_response(403, "this token may only read", "use one with the role write"));
   }
   if (answer_of_cluster(request, reply)) return;
+  if (revoke_lock(request, reply)) return;
   reads ? get(request, reply) : change(request, reply);
 }
 
@@ -539,6 +542,43 @@ void HttpControl::list_locks(const HttpRequest& request, const Reply& reply) {
   HttpResponse response = answer_lock_list(*locks_, request);
   if (response.status == 200) response.etag = generation_name();
   reply(response);
+}
+
+// DELETE /v1/locks/NAMESPACE/resources/NAME?client=N
+bool HttpControl::revoke_lock(const HttpRequest& request, const Reply& reply) {
+  constexpr std::string_view kBefore = "/v1/locks/";
+  constexpr std::string_view kBetween = "/resources/";
+  const std::string_view path = request.path;
+  const std::size_t between = path.find(kBetween);
+  const bool is_meant = path.starts_with(kBefore) && between != std::string_view::npos;
+  if (request.method != "DELETE" || !is_meant) return false;
+  const auto refuse = [&](HttpResponse response) {
+    reply(std::move(response));
+    return true;
+  };
+  if (locks_ == nullptr) return refuse(error_response(404, "no lock service runs"));
+  const std::string_view digits = request.find("client").value_or("0");
+  std::uint64_t client = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), client);
+  if (error != std::errc{} || end != digits.data() + digits.size()) {
+    return refuse(error_response(400, "client is not a number", "it is in the list of locks"));
+  }
+  const std::string resource(path.substr(between + kBetween.size()));
+  const auto done =
+      locks_->revoke(path.substr(kBefore.size(), between - kBefore.size()), resource, client);
+  AuditEntry entry;
+  entry.who = request.who;
+  entry.what = client == 0 ? "release" : fmt::format("release of client {:x}", client);
+  entry.on = "lock " + resource;
+  entry.generation = generation_name();
+  if (done) {
+    entry.after = fmt::format("{} released", *done);
+  } else {
+    entry.error = done.error().message();
+  }
+  audit(entry);
+  return refuse(done ? HttpResponse{.body = fmt::format("{{\"released\": {}}}\n", *done)}
+                     : error_response(done.error()));
 }
 
 void HttpControl::explain(const HttpRequest& request, const Reply& reply) {

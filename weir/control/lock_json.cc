@@ -23,6 +23,8 @@ Json client_json(const lock::ClientView& client) {
 
 Json pool_json(const lock::NamespaceView& view) {
   return {{"namespace", view.name},
+          {"role", lock::role_name(view.role)},
+          {"active", view.active},
           {"preset", lock::preset_name(view.preset)},
           {"recovering", view.is_recovering},
           {"server_lock_volume", view.server_lock_volume},
@@ -53,6 +55,7 @@ Json view_json(const lock::NamespaceView& view) {
                  {"conversions", counters.conversions},
                  {"deadlocks", counters.deadlocks},
                  {"evictions", counters.evictions},
+                 {"revoked", counters.revoked},
                  {"unknown_cancels", counters.unknown_cancels},
                  {"bad_names", counters.bad_names},
                  {"too_many", counters.too_many},

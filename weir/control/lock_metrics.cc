@@ -53,6 +53,8 @@ void add_lock_gauges(std::string& page, const Locks& locks) {
          [&](const auto& one) { return count(one.resources); });
   family("weir_lock_clients", "Clients with a lease.",
          [&](const auto& one) { return count(one.clients()); });
+  family("weir_lock_active", "1 on the server that grants locks, 0 on a standby.",
+         [](const auto& one) { return std::int64_t{one.role != lock::Role::kStandby}; });
   family("weir_lock_recovering", "1 while the server collects replays after a restart.",
          [](const auto& one) { return std::int64_t{one.is_recovering}; });
 }
@@ -70,6 +72,8 @@ void add_lock_counters(std::string& page, const Locks& locks) {
          [](const auto& one) { return one.counters.conversions; });
   family("weir_lock_evictions_total", "Clients evicted because their lease expired.",
          [](const auto& one) { return one.counters.evictions; });
+  family("weir_lock_revoked_total", "Locks taken away by an administrator.",
+         [](const auto& one) { return one.counters.revoked; });
   Family refused(page, "weir_lock_refused_total", "counter", "Rejected client requests.");
   for (const lock::NamespaceView& one : locks) {
     const std::pair<std::string_view, std::uint64_t> reasons[] = {

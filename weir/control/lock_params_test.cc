@@ -28,6 +28,10 @@ class ServerConsole final : public lock::Console {
   Result<void> set(std::string_view, lock::Tunable tunable, std::int64_t value) override {
     return lock::turn(server_, tunable, value);
   }
+  Result<std::size_t> revoke(std::string_view, std::string_view resource,
+                             std::uint64_t client) override {
+    return lock::revoke(server_, resource, client);
+  }
 
   Instant now{};
 

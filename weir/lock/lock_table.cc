@@ -58,6 +58,7 @@ std::uint32_t LockTable::add_lock(Session session, std::uint64_t cookie, std::st
   lock.mode = mode;
   lock.is_asked = false;
   lock.is_kept = false;
+  lock.is_revoked = false;
   lock.is_converting = false;
   SessionLocks& owner = sessions_[session];
   ++owner.locks;

@@ -167,6 +167,10 @@ class LockTable {
   // it held.
   bool keep(Session session, Handle handle, Mode mode);
   std::size_t drop_unkept(Session session);
+  // Marks granted locks of a resource, those for whose session `is_meant` returns true: they stay
+  // granted, and keep() refuses them. Returns how many.
+  template <class IsMeant>
+  std::size_t revoke(std::string_view name, IsMeant&& is_meant);
 
   // 0 stops grants. A larger room admits parked enqueues.
   void set_room(std::size_t room);
@@ -237,6 +241,7 @@ class LockTable {
     bool is_asked = false;
     bool is_kept : 1 = false;
     bool is_converting : 1 = false;
+    bool is_revoked : 1 = false;
   };
   struct SessionLocks {
     List list;
@@ -332,6 +337,19 @@ std::size_t LockTable::visit_holders(std::string_view name, std::size_t count, S
     if (holders++ < count) see(seen(locks_[i]));
   }
   return holders;
+}
+
+template <class IsMeant>
+std::size_t LockTable::revoke(std::string_view name, IsMeant&& is_meant) {
+  const std::uint32_t found = find_resource(name);
+  if (found == kNone) return 0;
+  std::size_t count = 0;
+  for (std::uint32_t i = resources_[found].granted.first; i != kNone; i = locks_[i].next) {
+    if (!is_meant(locks_[i].session)) continue;
+    locks_[i].is_revoked = true;
+    ++count;
+  }
+  return count;
 }
 
 }  // namespace weir::lock

@@ -181,6 +181,7 @@ void LockTable::drop_watches(Session session) {
 bool LockTable::keep(Session session, Handle handle, Mode mode) {
   const std::uint32_t index = find(session, handle);
   if (index == kNone || locks_[index].state != State::kGranted) return false;
+  if (locks_[index].is_revoked) return false;
   const bool is_as_before = locks_[index].mode == mode && !locks_[index].is_converting;
   if (!is_as_before &&
       convert(session, handle, mode, OrWait::kTry).outcome != Converted::Outcome::kDone) {

@@ -197,6 +197,7 @@ bool LockServer::apply(Connection connection, Link& link, const ClientOp& op, In
       for (std::size_t held = table_.drop_unkept(session.locks); held > 0; --held) pool_.del();
       session.waiting = 0;
       session.watches = 0;
+      reported(session.client, now);
       return true;
     }
     case Kind::kEnqueue:
@@ -220,7 +221,7 @@ bool LockServer::apply(Connection connection, Link& link, const ClientOp& op, In
     case Kind::kGoodbye:
       link.session = nullptr;
       session.connection = 0;
-      end(session);
+      end(session, now);
       return true;
     case Kind::kHello:
       break;
@@ -245,6 +246,16 @@ LockServer::Session* LockServer::open_session(std::uint64_t client, Instant now)
   return sessions_.emplace(client, std::move(session)).first->second.get();
 }
 
+// Ends the connection of a session, which stays.
+void LockServer::part(Session& session) {
+  const auto found = links_.find(std::exchange(session.connection, 0));
+  if (found == links_.end()) return;
+  found->second.session = nullptr;
+  found->second.is_broken = true;
+  found->second.ops.push_back(about(ServerOp::Kind::kGoAway, 0));
+  mark(found->first, found->second);
+}
+
 bool LockServer::hello(Connection connection, Link& link, const ClientOp& op, Instant now) {
   if (link.session != nullptr) return false;
   std::uint64_t client = op.client;
@@ -261,13 +272,7 @@ bool LockServer::hello(Connection connection, Link& link, const ClientOp& op, In
       found != sessions_.end() ? found->second.get() : open_session(client, now);
   if (opened == nullptr) return false;
   Session& session = *opened;
-  // A client that reconnects has left its old connection, even if that is still open.
-  if (const auto old = links_.find(session.connection); old != links_.end()) {
-    old->second.session = nullptr;
-    old->second.is_broken = true;
-    old->second.ops.push_back(about(ServerOp::Kind::kGoAway, 0));
-    mark(old->first, old->second);
-  }
+  part(session);  // it has left its old connection, even if that is still open
   session.connection = connection;
   session.features = op.features & options_.features;
   session.is_replaying = true;
@@ -458,28 +463,35 @@ Instant LockServer::evict_at(const Session& session) const {
   return session.heard_at + options_.lease + options_.lease / 8;
 }
 
-void LockServer::evict(Session& session) {
+void LockServer::evict(Session& session, Instant now) {
   ++counters_.evictions;
-  end(session);
+  end(session, now);
+}
+
+void LockServer::await(const std::vector<std::uint64_t>& clients) {
+  WEIR_ASSERT(is_recovering_ && !clients.empty() && sessions_.empty());
+  awaited_.insert(clients.begin(), clients.end());
+}
+
+void LockServer::reported(std::uint64_t client, Instant now) {
+  if (awaited_.erase(client) > 0 && awaited_.empty()) grace_ends_ = std::min(grace_ends_, now);
 }
 
 // Releases all locks of the session.
-void LockServer::end(Session& session) {
+void LockServer::end(Session& session, Instant now) {
+  reported(session.client, now);
   for (std::size_t held = table_.close(session.locks); held > 0; --held) pool_.del();
   by_slot_[session.locks] = nullptr;
-  if (const auto link = links_.find(session.connection); link != links_.end()) {
-    link->second.session = nullptr;
-    link->second.is_broken = true;
-    link->second.ops.push_back(about(ServerOp::Kind::kGoAway, 0));
-    mark(link->first, link->second);
-  }
+  part(session);
   settle_events();
   by_hearing_.erase(by_hearing_.iterator_to(session));
   sessions_.erase(session.client);
 }
 
 void LockServer::tick(Instant now) {
-  while (!by_hearing_.empty() && evict_at(by_hearing_.front()) <= now) evict(by_hearing_.front());
+  while (!by_hearing_.empty() && evict_at(by_hearing_.front()) <= now) {
+    evict(by_hearing_.front(), now);
+  }
   if (is_recovering_ && now >= grace_ends_) {
     is_recovering_ = false;
     pool_.end_recovery(now);
@@ -499,6 +511,19 @@ Result<void> LockServer::set_limit(std::int64_t limit) {
   table_.set_room(room());
   settle_events();
   return {};
+}
+
+std::size_t LockServer::revoke(std::string_view name, std::uint64_t client) {
+  std::vector<Session*> holders;
+  const std::size_t count = table_.revoke(name, [&](LockTable::Session slot) {
+    Session* const session = by_slot_[slot];
+    if (session == nullptr || (client != 0 && session->client != client)) return false;
+    holders.push_back(session);
+    return true;
+  });
+  for (Session* const session : holders) part(*session);
+  counters_.revoked += count;
+  return count;
 }
 
 void LockServer::advise(std::uint32_t lru_size, Nanoseconds lru_max_age) {

@@ -43,6 +43,7 @@
 #include <vector>
 
 #include <absl/container/flat_hash_map.h>
+#include <absl/container/flat_hash_set.h>
 #include <boost/intrusive/list.hpp>
 
 #include "weir/base/result.h"
@@ -83,6 +84,10 @@ class LockServer {
   LockServer(const LockServer&) = delete;
   LockServer& operator=(const LockServer&) = delete;
 
+  // Only these clients can hold locks of the earlier server: the grace period ends when they have
+  // reported. REQUIRES: recovering, at least one client, called before the first message.
+  void await(const std::vector<std::uint64_t>& clients);
+
   // ---- the transport ----
   // `principal` is the authenticated name of the peer; empty: not authenticated.
   void connect(Connection connection, Instant now, std::string_view principal = {});
@@ -109,6 +114,10 @@ class LockServer {
 
   // As in the pool; if there is more room, waiting enqueues enter at once.
   Result<void> set_limit(std::int64_t limit);
+  // Takes the locks of a resource away from their holders, or from one client (0: from all). A
+  // holder is disconnected, and its lock is lost when it reports it; others get the lock then, or
+  // after the lease of a holder that does not report. Returns the number of locks.
+  std::size_t revoke(std::string_view name, std::uint64_t client = 0);
   // Settings for the caches of all clients, sent with their next message; 0: no setting.
   void advise(std::uint32_t lru_size, Nanoseconds lru_max_age);
   std::uint32_t lru_size() const { return lru_size_; }
@@ -149,6 +158,7 @@ class LockServer {
     std::uint64_t lost_replays = 0;
     std::uint64_t conversions = 0;    // granted
     std::uint64_t deadlocks = 0;      // conversions refused
+    std::uint64_t revoked = 0;        // locks taken away by an administrator
     std::uint64_t wrong_secrets = 0;  // hello with the number of a session and a wrong secret
   };
   const Counters& counters() const { return counters_; }
@@ -182,6 +192,7 @@ class LockServer {
   bool apply(Connection connection, Link& link, const ClientOp& op, Instant now);
   bool hello(Connection connection, Link& link, const ClientOp& op, Instant now);
   Session* open_session(std::uint64_t client, Instant now);
+  void part(Session& session);
   Link* open_link(Connection connection);
   void replay(Link& link, const ClientOp& op);
   void enqueue(Link& link, const ClientOp& op);
@@ -189,9 +200,10 @@ class LockServer {
   void convert(Link& link, const ClientOp& op);
   void watch(Link& link, const ClientOp& op);
   void settle_events();
+  void reported(std::uint64_t client, Instant now);
   void count_grant(Session* session);
-  void evict(Session& session);
-  void end(Session& session);
+  void evict(Session& session, Instant now);
+  void end(Session& session, Instant now);
   void mark(Connection connection, Link& link);
   void heard(Session& session, Instant now);
   Instant evict_at(const Session& session) const;
@@ -210,6 +222,7 @@ class LockServer {
   Nanoseconds lru_max_age_{0};
   bool is_recovering_;
   Instant grace_ends_;
+  absl::flat_hash_set<std::uint64_t> awaited_;                             // clients; see await()
   absl::flat_hash_map<std::uint64_t, std::unique_ptr<Session>> sessions_;  // by client
   boost::intrusive::list<Session> by_hearing_;  // the one silent for longest is first
   std::vector<Session*> by_slot_;               // by session of the table

@@ -498,5 +498,57 @@ RC_GTEST_PROP(ServerProperty, GarbageHarmsNobodyElse, ()) {
   }
 }
 
+// ---- an administrator takes a lock away ----
+
+TEST_F(Server, ARevokedLockIsLostWhenItsHolderReportsIt) {
+  const std::uint64_t holder = join(1).ops[0].client;
+  join(2);
+  const ServerOp granted = send(1, {enqueue(7, "a")}).ops[0];
+  const ServerOp kept = send(1, {enqueue(8, "b")}).ops[0];
+  send(2, {enqueue(9, "a")});
+  server->take(1);
+  EXPECT_EQ(server->revoke("a"), 1U);
+  ASSERT_EQ(server->take(1).ops.back().kind, Out::kGoAway);
+  EXPECT_TRUE(server->take(2).ops.empty()) << "its holder does not know yet";
+  server->connect(3, now);
+  numbers[3] = 0;
+  const ServerMessage back = send(
+      3, {hello(holder), replay(7, "a", granted, 1), replay(8, "b", kept, 1), op(In::kReplayed)});
+  ASSERT_EQ(back.ops.size(), 3U);
+  EXPECT_EQ(back.ops[1].kind, Out::kLost);
+  EXPECT_EQ(back.ops[2].kind, Out::kKept);
+  const ServerMessage next = server->take(2);
+  ASSERT_EQ(next.ops.size(), 1U);
+  EXPECT_EQ(next.ops[0].kind, Out::kGranted);
+  EXPECT_GT(next.ops[0].fence, granted.fence);
+  EXPECT_EQ(server->counters().revoked, 1U);
+}
+
+TEST_F(Server, ARevokedLockOfAClientThatDoesNotReportEndsWithItsLease) {
+  join(1);
+  join(2);
+  send(1, {enqueue(7, "a")});
+  pass(2s);
+  send(2, {enqueue(9, "a")});
+  EXPECT_EQ(server->revoke("a"), 1U);
+  pass(6s);
+  send(2, {});
+  EXPECT_EQ(server->table().waiting(), 1U);
+  pass(1s);
+  EXPECT_EQ(server->take(2).ops.at(0).kind, Out::kGranted);
+}
+
+TEST_F(Server, RevokesFromOneClientAndNothingThatIsNotHeld) {
+  const std::uint64_t one = join(1).ops[0].client;
+  join(2);
+  send(1, {enqueue(7, "a", Mode::kShared)});
+  send(2, {enqueue(8, "a", Mode::kShared)});
+  EXPECT_EQ(server->revoke("b"), 0U);
+  EXPECT_EQ(server->revoke("a", one + 77), 0U);
+  EXPECT_EQ(server->revoke("a", one), 1U);
+  send(2, {});
+  EXPECT_TRUE(fine_) << "the other holder is not disturbed";
+}
+
 }  // namespace
 }  // namespace weir::lock

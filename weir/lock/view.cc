@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "weir/base/quote.h"
+
 namespace weir::lock {
 namespace {
 
@@ -134,10 +136,31 @@ Result<void> turn(LockServer& server, Tunable tunable, std::int64_t value) {
   return fail(std::errc::invalid_argument, "tunable", "is unknown");
 }
 
+Result<std::size_t> revoke(LockServer& server, std::string_view resource, std::uint64_t client) {
+  const std::size_t count = server.revoke(resource, client);
+  if (count > 0) return count;
+  return fail(
+      std::errc::no_such_file_or_directory, "resource " + quote(resource),
+      client == 0 ? "is held by no client" : fmt::format("is not held by client {:x}", client),
+      "list the locks: weir lock list");
+}
+
 std::string factor_text(const NamespaceView& view) {
   return view.factor_min == view.factor_max
              ? fmt::format("{}", view.factor_min)
              : fmt::format("{}-{}", view.factor_min, view.factor_max);
+}
+
+std::string_view role_name(Role role) {
+  switch (role) {
+    case Role::kActive:
+      return "active";
+    case Role::kStandby:
+      return "standby";
+    case Role::kAlone:
+      break;
+  }
+  return "alone";
 }
 
 std::string_view state_name(LockTable::State state) {

@@ -44,8 +44,18 @@ struct ClientView {
   std::uint32_t factor_percent = 0;
 };
 
+// Of a server among those that can serve a namespace.
+enum class Role : std::uint8_t {
+  kAlone,    // there are no others
+  kActive,   // it grants the locks
+  kStandby,  // another does, or none at the moment: the view is otherwise empty
+};
+std::string_view role_name(Role role);  // "alone", "active", "standby"
+
 struct NamespaceView {
   std::string name;
+  Role role = Role::kAlone;
+  std::string active = {};  // name of the active server; empty: alone, or none is active
   Preset preset = Preset::kWeir;
   bool is_recovering = false;
 
@@ -134,6 +144,8 @@ LockList list_locks(const LockServer& server, const ListOptions& options);
 // The value is a number of locks for kLimit and kLruSize, nanoseconds for the others. EINVAL: out
 // of range.
 Result<void> turn(LockServer& server, Tunable tunable, std::int64_t value);
+// ENOENT: the client (0: nobody) holds no lock of the resource.
+Result<std::size_t> revoke(LockServer& server, std::string_view resource, std::uint64_t client);
 
 // ---- for administrators ----
 
@@ -150,6 +162,9 @@ class Console {
   virtual Result<LockList> list(std::string_view name, const ListOptions& options) = 0;
   // In effect when it returns. ENOENT, EAGAIN; EINVAL: out of range.
   virtual Result<void> set(std::string_view name, Tunable tunable, std::int64_t value) = 0;
+  // See LockServer::revoke(). ENOENT: no such namespace, or no such lock is held. EAGAIN.
+  virtual Result<std::size_t> revoke(std::string_view name, std::string_view resource,
+                                     std::uint64_t client) = 0;
 };
 
 // "100", or "50-150" if clients differ; "0" if none was reported. In percent.

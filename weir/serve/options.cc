@@ -13,6 +13,7 @@
 #include "weir/base/units.h"
 #include "weir/classify/number.h"
 #include "weir/host/machine.h"
+#include "weir/lock/term.h"
 #include "weir/serve/protocol.h"
 #include "weir/target/nrs_text.h"
 
@@ -608,6 +609,13 @@ Result<void> check(const ServeOptions& options) {
   if (auto checked = check_tls(options.tls); !checked) return checked;
   if (auto checked = check_cluster(options); !checked) return checked;
   if (!options.lock.listen) return {};
+  if (options.cluster.is_on() && options.lock.server.lease < lock::kTermsLeaseMin) {
+    return fail(std::errc::invalid_argument, "lock lease",
+                fmt::format("{} is too short for a server of a cluster",
+                            print_duration(options.lock.server.lease)),
+                fmt::format("expected at least {}: it must not end while another server takes over",
+                            print_duration(lock::kTermsLeaseMin)));
+  }
   return check_lock(options.lock, options.nodemaps, options.services);
 }
 
