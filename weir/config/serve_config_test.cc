@@ -408,6 +408,14 @@ TEST(ServeConfig, WhatAServerUsesThatIsCutOffIsAChoice) {
             "f:70:13: cluster: partition must be 'safe' or 'last'");
 }
 
+TEST(ServeConfig, AClusterMayHaveASocketForOtherSchedulers) {
+  std::string text = kEveryKey;
+  EXPECT_EQ(parsed(text).cluster.socket, "");
+  const std::string before = "partition = \"last\"";
+  text.insert(text.find(before), "socket = \"/run/weir/epochs\"\n");
+  EXPECT_EQ(parsed(text).cluster.socket, "/run/weir/epochs");
+}
+
 TEST(ServeConfig, RulesOfTheClusterAreNotOfAFile) {
   ServeOptions options = parsed(kEveryKey);
   EXPECT_TRUE(serve::check(options));

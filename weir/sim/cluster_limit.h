@@ -34,6 +34,7 @@ struct ClusterSpec {
   Nanoseconds epoch = std::chrono::milliseconds{10};
   Nanoseconds length = std::chrono::seconds{30};
   Partition partition = Partition::kSafe;
+  MessageCost cost = {};
   // The server that leads dies, at a time when it is not the hot spot, and starts again; or etcd
   // does not answer.
   enum class Outage : std::uint8_t { kNone, kLeader, kEtcd };
@@ -59,6 +60,7 @@ struct ClusterLimitOutcome {
   std::vector<std::vector<std::uint64_t>> servers;  // requests of each server in each 100 ms
   double utilisation = 0;                           // without the first second
   std::optional<double> through_outage;             // the same during the outage
+  double epochs_per_second = 0;
   ClusterResult cluster;
 };
 
