@@ -163,9 +163,19 @@ Result<void> ClusterLeader::receive_bundle(MemberId from, EpochView bytes, Insta
   return {};
 }
 
+EpochTree::Copy ClusterLeader::copy_of(MemberId member, const std::string& course,
+                                       const EpochMessage& message) const {
+  const auto found = courses_.find(course);
+  const EpochLeader* const leader = course.empty()            ? &leader_
+                                    : found == courses_.end() ? nullptr
+                                                              : &found->second;
+  const bool is_copy = leader != nullptr && leader->has_received(member, message);
+  return is_copy ? EpochTree::Copy::kAgain : EpochTree::Copy::kFirst;
+}
+
 void ClusterLeader::take(MemberId member, MemberId from, const std::string& course,
                          const EpochMessage& message, Instant now) {
-  if (!tree_.came(member, from)) return;
+  if (!tree_.came(member, from, copy_of(member, course, message))) return;
   Known& known = known_.find(name_of(member))->second;
   known.heard = now;
   if (!course.empty()) {

@@ -133,6 +133,8 @@ class ClusterLeader {
     std::string address;
   };
 
+  EpochTree::Copy copy_of(MemberId member, const std::string& course,
+                          const EpochMessage& message) const;
   void take(MemberId member, MemberId from, const std::string& course, const EpochMessage& message,
             Instant now);
   void receive_of_course(MemberId from, const std::string& course, const EpochMessage& message,

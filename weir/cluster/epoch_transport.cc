@@ -571,6 +571,7 @@ void Transport::link_frame(const Frame& frame) {
         fmt::format("cluster: the leader sent a malformed message: {}", message.error().message()));
     return link_->close();
   }
+  relay_.answered(frame.course(), *message, EpochWay::Way::kLeader);
   heard(frame.course(), std::move(*message));
 }
 

@@ -248,7 +248,7 @@ struct EpochTransportTreeTest : ::testing::Test {
         node->transport().send(kTerm, {},
                                Ready{.epoch = kFirstEpoch,
                                      .serial = serial,
-                                     .timeout = seconds{60},
+                                     .timeout = seconds{2},
                                      .data = {},
                                      .claim = SliceMember(SliceTerms{}).claim(host::now())});
       }

@@ -89,7 +89,14 @@ void RelayRole::frame(const Frame& frame) {
   }
   auto message = decode(view_of(frame.message()));
   if (!message) return link_->close();
+  answered(frame.course(), *message, EpochWay::Way::kRelay);
   surroundings_.received(frame.course(), std::move(*message));
+}
+
+void RelayRole::answered(const std::string& course, const EpochMessage& message, EpochWay::Way by) {
+  // For one without a relay, that of the leader is the only way.
+  if (address_.empty()) by = EpochWay::Way::kRelay;
+  if (const auto way = ways_.find(course); way != ways_.end()) way->second.answered(message, by);
 }
 
 void RelayRole::ended(const LinkStream& link) {
@@ -101,12 +108,11 @@ void RelayRole::ended(const LinkStream& link) {
 }
 
 bool RelayRole::send(const std::string& course, const EpochMessage& message, Instant now) {
-  if (!relay_.has_children() && link_ == nullptr) return false;
-  if (ways_[course].of(message) == EpochWay::Way::kLeader) return false;
+  const bool is_carried = relay_.has_children() || has_relay();
+  if (ways_[course].of(message, is_carried) == EpochWay::Way::kLeader) return false;
   if (relay_.has_children()) {
     return relay_.up(EpochRelay::kOwn, {member_, course, encode(message)}, now).has_value();
   }
-  if (!has_relay()) return false;
   link_->send(frame_of_bytes(course, encode(message)));
   return true;
 }
@@ -124,6 +130,7 @@ void RelayRole::hand_down() {
     if (down.to == EpochRelay::kOwn) {
       for (const CarriedMessage& one : down.bundle) {
         if (auto message = decode(one.message)) {
+          answered(one.course, *message, EpochWay::Way::kRelay);
           surroundings_.received(one.course, std::move(*message));
         }
       }

@@ -55,6 +55,8 @@ class RelayRole {
 
   // A message of this server's member. False: it must be sent to the leader.
   bool send(const std::string& course, const EpochMessage& message, Instant now);
+  // An answer for this server's member has come.
+  void answered(const std::string& course, const EpochMessage& message, EpochWay::Way by);
   // A bundle from the leader. False: it is not valid.
   bool down(EpochView bundle);
 

@@ -42,7 +42,8 @@ struct Member {
 void a_round_at_the_leader(benchmark::State& state) {
   const auto count = static_cast<MemberId>(state.range(0));
   Instant now = instant_at(1'000'000'000);
-  SliceLeader slices({.is_first = true}, [](std::string_view) { return kLimit; }, now);
+  SliceLeader slices(
+      {.is_first = true}, [](std::string_view) { return kLimit; }, now);
   EpochLeader leader({.combine = add_vectors, .payload = &slices});
   EpochTree tree;
   std::vector<std::unique_ptr<Member>> members;

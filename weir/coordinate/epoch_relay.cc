@@ -75,19 +75,22 @@ bool EpochRelay::has_children() const {
                      [](const auto& one) { return one.second != kOwn; });
 }
 
-// A Ready that is repeated was lost on the way, or its answer was.
-EpochWay::Way EpochWay::of(const EpochMessage& message) {
-  if (std::holds_alternative<Leave>(message)) return Way::kLeader;
+EpochWay::Way EpochWay::of(const EpochMessage& message, bool has_relay) {
+  if (!has_relay) last_ = Way::kLeader;
   const auto* const ready = std::get_if<Ready>(&message);
-  if (ready == nullptr) return last_;
-  if (ready->serial == serial_) {
-    avoid_ = kAvoidCalls;
-  } else if (avoid_ > 0) {
-    --avoid_;
-  }
+  if (ready == nullptr) return std::holds_alternative<Leave>(message) ? Way::kLeader : last_;
+  if (ready->serial == serial_) return Way::kLeader;
   serial_ = ready->serial;
-  last_ = avoid_ > 0 ? Way::kLeader : Way::kRelay;
+  if (avoid_ > 0) --avoid_;
+  last_ = has_relay && avoid_ == 0 ? Way::kRelay : Way::kLeader;
   return last_;
+}
+
+void EpochWay::answered(const EpochMessage& message, Way by) {
+  const auto* const start = std::get_if<Start>(&message);
+  if (start == nullptr || start->serial != serial_) return;
+  if (by == Way::kLeader && last_ == Way::kRelay) avoid_ = kAvoidCalls;
+  if (by == Way::kLeader) last_ = Way::kLeader;
 }
 
 }  // namespace weir

@@ -73,16 +73,20 @@ class EpochRelay {
   std::vector<Down> down_;
 };
 
-// The way of a member's own messages: to its relay, and to the leader itself when the relay has not
-// brought an answer in time. Then it avoids the relay for a few calls. One for each course.
+// The way of a member's own messages: to its relay, and when that has not brought an answer in
+// time, to the leader itself. If the leader then answers by itself, it had not got the first
+// message: the relay does not work, and is avoided for a few calls. If the answer comes by the
+// relay, it is the round that takes long. One for each course.
 class EpochWay {
  public:
   static constexpr std::uint32_t kAvoidCalls = 8;
   enum class Way : std::uint8_t { kLeader, kRelay };
 
   // For a message that is sent now.
-  Way of(const EpochMessage& message);
-  // That of the last Ready.
+  Way of(const EpochMessage& message, bool has_relay);
+  // An answer has come.
+  void answered(const EpochMessage& message, Way by);
+  // That of the last call.
   Way last() const { return last_; }
   // There is another relay.
   void renew() { avoid_ = 0; }

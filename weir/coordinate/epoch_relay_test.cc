@@ -144,21 +144,43 @@ TEST(EpochRelay, NothingOfAFormerLeaderIsLeft) {
   EXPECT_EQ(all.relay.take_up(at(110)).size(), 1U) << "nobody is waited for";
 }
 
-TEST(EpochWay, AReadyThatIsRepeatedGoesToTheLeaderAndTheRelayIsAvoided) {
+EpochMessage started(std::uint64_t serial) {
+  return Start{.epoch = 1, .serial = serial, .data = {}, .grant = {}};
+}
+
+TEST(EpochWay, WithoutARelayAllGoesToTheLeader) {
   EpochWay way;
-  EXPECT_EQ(way.of(ready(1)), EpochWay::Way::kRelay);
-  EXPECT_EQ(way.of(Taken{1, 1}), EpochWay::Way::kRelay);
-  EXPECT_EQ(way.of(ready(2)), EpochWay::Way::kRelay);
-  EXPECT_EQ(way.of(ready(2)), EpochWay::Way::kLeader);
-  EXPECT_EQ(way.of(Taken{1, 2}), EpochWay::Way::kLeader) << "the way of its Ready";
+  EXPECT_EQ(way.of(ready(1), false), EpochWay::Way::kLeader);
+  way.answered(started(1), EpochWay::Way::kLeader);
+  EXPECT_EQ(way.of(ready(2), true), EpochWay::Way::kRelay) << "nothing has failed";
+}
+
+TEST(EpochWay, ARelayThatBringsNoAnswerIsAvoidedForAWhile) {
+  EpochWay way;
+  EXPECT_EQ(way.of(ready(1), true), EpochWay::Way::kRelay);
+  EXPECT_EQ(way.of(ready(1), true), EpochWay::Way::kLeader) << "again";
+  way.answered(started(1), EpochWay::Way::kLeader);
+  EXPECT_EQ(way.of(Taken{1, 1}, true), EpochWay::Way::kLeader) << "the way of the answer";
   for (std::uint64_t i = 1; i < EpochWay::kAvoidCalls; ++i) {
-    EXPECT_EQ(way.of(ready(2 + i)), EpochWay::Way::kLeader) << i;
+    EXPECT_EQ(way.of(ready(1 + i), true), EpochWay::Way::kLeader) << i;
+    way.answered(started(1 + i), EpochWay::Way::kLeader);
   }
-  EXPECT_EQ(way.of(ready(50)), EpochWay::Way::kRelay) << "it is tried again";
-  EXPECT_EQ(way.of(ready(50)), EpochWay::Way::kLeader);
+  EXPECT_EQ(way.of(ready(50), true), EpochWay::Way::kRelay) << "it is tried again";
+  way.answered(started(50), EpochWay::Way::kLeader);
+  EXPECT_EQ(way.of(ready(51), true), EpochWay::Way::kLeader);
   way.renew();
-  EXPECT_EQ(way.of(ready(51)), EpochWay::Way::kRelay) << "it has another relay";
-  EXPECT_EQ(way.of(Leave{1, 52}), EpochWay::Way::kLeader);
+  EXPECT_EQ(way.of(ready(52), true), EpochWay::Way::kRelay) << "it has another relay";
+  EXPECT_EQ(way.of(Leave{1, 53}, true), EpochWay::Way::kLeader);
+}
+
+TEST(EpochWay, ARoundThatTakesLongIsNotTheFaultOfTheRelay) {
+  EpochWay way;
+  EXPECT_EQ(way.of(ready(1), true), EpochWay::Way::kRelay);
+  EXPECT_EQ(way.of(ready(1), true), EpochWay::Way::kLeader);
+  way.answered(started(1), EpochWay::Way::kRelay);
+  EXPECT_EQ(way.of(Taken{1, 1}, true), EpochWay::Way::kRelay);
+  way.answered(started(1), EpochWay::Way::kRelay);
+  EXPECT_EQ(way.of(ready(2), true), EpochWay::Way::kRelay);
 }
 
 }  // namespace

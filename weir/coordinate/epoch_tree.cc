@@ -112,27 +112,26 @@ void EpochTree::exchange_with_last(std::size_t position) {
   put(relay, last);
 }
 
-bool EpochTree::came(MemberId member, MemberId from) {
+bool EpochTree::came(MemberId member, MemberId from, Copy copy) {
   const auto found = nodes_.find(member);
   if (found == nodes_.end()) return member == from;
   Node& node = found->second;
-  const auto parent = parent_position(node.position);
-  if (member == from) {
-    const bool has_failed = std::exchange(node.way, member) != member;
-    if (!parent) return true;
-    if (++node.by_itself % kTellAgain == 0) tell(node.position);
-    if (has_failed && ++nodes_.at(order_[*parent]).failures >= kFailuresMax) {
-      exchange_with_last(*parent);
-    }
-    return true;
-  }
-  if (!nodes_.contains(from) || !is_above(from, node.position)) {
+  if (member != from && !is_above(from, node.position)) {
     tell(node.position);
     return false;
   }
-  node.way = from;
-  node.by_itself = 0;
-  nodes_.at(order_[*parent]).failures = 0;
+  if (copy == Copy::kAgain) return true;
+  const bool has_failed = std::exchange(node.way, from) != member && member == from;
+  const auto parent = parent_position(node.position);
+  if (!parent) return true;
+  Node& relay = nodes_.at(order_[*parent]);
+  if (member != from) {
+    node.by_itself = 0;
+    relay.failures = 0;
+    return true;
+  }
+  if (++node.by_itself % kTellAgain == 0) tell(node.position);
+  if (has_failed && ++relay.failures >= kFailuresMax) exchange_with_last(*parent);
   return true;
 }
 

@@ -57,9 +57,12 @@ class EpochTree {
   std::size_t depth() const;
   std::optional<MemberId> parent_of(MemberId member) const;
 
+  // A message that the leader has, or does not have yet: only the second says how a member should
+  // be answered, and whether its relay works.
+  enum class Copy : std::uint8_t { kFirst, kAgain };
   // A message of `member` has come on the stream of `from`. False: `from` is neither the member
   // nor above it, and the message must be ignored.
-  bool came(MemberId member, MemberId from);
+  bool came(MemberId member, MemberId from, Copy copy = Copy::kFirst);
   // The stream for its answers: its own or a relay's.
   MemberId way_to(MemberId member) const;
   // Members that must be told their parent, in the order of their numbers.

@@ -77,6 +77,15 @@ TEST(EpochTree, AnswersGoTheWayTheMessageCame) {
   EXPECT_FALSE(tree.came(77, 2));
 }
 
+// A member that repeats what its relay has delivered already does not say that it is slow.
+TEST(EpochTree, ACopyChangesNoWay) {
+  EpochTree tree = tree_of(40);
+  EXPECT_TRUE(tree.came(33, 1));
+  EXPECT_TRUE(tree.came(33, 33, EpochTree::Copy::kAgain));
+  EXPECT_EQ(tree.way_to(33), 1U);
+  EXPECT_FALSE(tree.came(33, 2, EpochTree::Copy::kAgain));
+}
+
 TEST(EpochTree, ARelaySpeaksOnlyForTheMembersBelowIt) {
   EpochTree tree = tree_of(40);
   EXPECT_FALSE(tree.came(34, 1)) << "below 2";

@@ -27,6 +27,12 @@ void EpochLeader::receive(MemberId from, const EpochMessage& message, Instant no
   if (const auto* const leave = std::get_if<Leave>(&message)) on_leave(from, *leave, now);
 }
 
+bool EpochLeader::has_received(MemberId member, const EpochMessage& message) const {
+  const auto* const ready = std::get_if<Ready>(&message);
+  const auto known = answered_.find(member);
+  return ready == nullptr || (known != answered_.end() && ready->serial <= known->second.serial);
+}
+
 // Whether the member names an epoch that it cannot be in.
 bool EpochLeader::is_stale(MemberId from, std::int64_t epoch) const {
   if (epoch == kFirstEpoch) return false;

@@ -80,6 +80,9 @@ class EpochLeader {
   // Evicts a member whose message could not be decoded, or whose connection violated the protocol.
   void evict(MemberId member, Instant now);
 
+  // Whether it has received this call of the member, or a later one.
+  bool has_received(MemberId member, const EpochMessage& message) const;
+
   State state() const { return state_; }
   std::int64_t epoch() const { return epoch_number(options_.term, count_); }
   std::size_t members() const { return members_.size(); }

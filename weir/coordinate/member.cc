@@ -26,7 +26,7 @@ void EpochMember::next_epoch(std::int64_t current, EpochBytes data, EpochCallbac
   if (options_.payload != nullptr) ready.claim = options_.payload->claim(now);
   const Nanoseconds patience = std::max(options_.timeout, told_timeout_) + options_.grace;
   const Nanoseconds resend =
-      std::max(options_.resend, std::min(2 * answer_time_, options_.timeout / 2));
+      std::max(options_.resend, std::min(4 * answer_time_, options_.timeout / 2));
   owed_.reset();  // this message confirms it
   out_.emplace_back(ready);
   call_ = Call{std::move(ready), std::move(callback), now, resend, now + resend, now + patience};

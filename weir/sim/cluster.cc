@@ -97,7 +97,10 @@ struct LeaderRole {
   // A member's message comes from itself or a relay; the numbers of nodes are those of members.
   void receive(std::size_t member, std::size_t from, const EpochMessage& message, Instant now) {
     if (member == from && member != own) tree.add(member);
-    if (!tree.came(member, from)) return;
+    const bool is_copy = leader.has_received(member, message);
+    if (!tree.came(member, from, is_copy ? EpochTree::Copy::kAgain : EpochTree::Copy::kFirst)) {
+      return;
+    }
     heard[member] = now;
     const bool was_known = slices.knows(member);
     leader.receive(member, message, now);
@@ -117,10 +120,10 @@ struct LeaderRole {
     heard.erase(member);
     leader.evict(member, now);
   }
-  void drop_silent(Instant now) {
+  void drop_silent(Nanoseconds silence, Instant now) {
     std::vector<std::size_t> silent;
     for (const auto& [member, at] : heard) {
-      if (member != own && now - at >= kSilence) silent.push_back(member);
+      if (member != own && now - at >= silence) silent.push_back(member);
     }
     for (const std::size_t member : silent) break_off(member, now);
   }
@@ -430,7 +433,8 @@ void World::flush(std::size_t index) {
 void World::flush_member(Server& server) {
   const Instant local = nodes_[server.node].clock.local(now_);
   for (const EpochMessage& message : server.member.take_outgoing()) {
-    const bool is_carried = server.way.of(message) == EpochWay::Way::kRelay;
+    const bool has_relay = server.relay.has_children() || server.parent;
+    const bool is_carried = server.way.of(message, has_relay) == EpochWay::Way::kRelay;
     const EpochBytes bytes = encode(message);
     if (is_carried && server.relay.has_children()) {
       const auto taken = server.relay.up(EpochRelay::kOwn, {server.node, {}, bytes}, local);
@@ -459,7 +463,10 @@ void World::flush_relay(Server& server) {
       continue;
     }
     for (const CarriedMessage& one : down.bundle) {
-      if (const auto message = decode(one.message)) server.member.receive(*message, local);
+      const auto message = decode(one.message);
+      WEIR_ASSERT(message.has_value());
+      server.way.answered(*message, EpochWay::Way::kRelay);
+      server.member.receive(*message, local);
     }
   }
 }
@@ -575,6 +582,8 @@ void World::work(const Event& event) {
       const auto message = decode(event.bytes);
       WEIR_ASSERT(message.has_value());
       if (std::holds_alternative<Start>(*message) || std::holds_alternative<Refuse>(*message)) {
+        const bool is_direct = event.from == server.leader_node && server.parent;
+        server.way.answered(*message, is_direct ? EpochWay::Way::kLeader : EpochWay::Way::kRelay);
         server.member.receive(*message, local);
       } else if (server.leading && server.leading->term == event.term) {
         server.leading->receive(event.from, event.from, *message, local);
@@ -733,7 +742,7 @@ void World::etcd_reply(const Event& event) {
     const bool is_sure = options_.terms.partition == Partition::kLast;
     server.leading->leader.confirm(is_sure ? kNever : event.sent + options_.leader_lease * 2 / 3);
     server.leading->set_known(event.names, event.running);
-    server.leading->drop_silent(local);
+    server.leading->drop_silent(std::max(kSilence, 4 * options_.epoch), local);
     parts_.confirmed(server.leading->slices, nodes_.size(),
                      [&](std::size_t node) { return is_connected(node, event.node); });
   }

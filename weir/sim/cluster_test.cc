@@ -107,6 +107,8 @@ constexpr MessageCost kDear = {.receive = std::chrono::microseconds{25},
                                .send = std::chrono::microseconds{25},
                                .carried = std::chrono::microseconds{2}};
 
+constexpr std::uint64_t kTwentyASecond = 50;  // rounds of 2.5 s
+
 // All start at once, and none is evicted when they have joined.
 TEST(Cluster, AThousandServersAreInOneEpochAndStay) {
   ClusterOptions options{.servers = 1000, .length = milliseconds{2500}};
@@ -117,18 +119,18 @@ TEST(Cluster, AThousandServersAreInOneEpochAndStay) {
   EXPECT_EQ(result.late_evictions, 0U);
   EXPECT_EQ(result.counted, 1000U);
   EXPECT_GT(result.bundles, 32U * 20);
-  EXPECT_GE(result.rounds, 20U * 2);
+  EXPECT_GE(result.rounds, kTwentyASecond);
 }
 
-// Without relays the same servers evict each other for ever: the check sees it.
-TEST(Cluster, AStarOfAThousandServersDoesNotWork) {
+// Without relays the same servers have a fraction of the rounds: the count sees it.
+TEST(Cluster, AStarOfAThousandServersIsTooSlow) {
   ClusterOptions options{.servers = 1000, .length = milliseconds{2500}};
   options.calm = milliseconds{400};
   options.cost = kDear;
   options.fanout = 1000;
   const ClusterResult result = run_cluster(options);
   EXPECT_EQ(result.bundles, 0U);
-  EXPECT_GT(result.late_evictions + result.findings, 0U);
+  EXPECT_LT(result.rounds, kTwentyASecond);
 }
 
 // Up to 32 servers are a star, whatever the fan-out could be.
