@@ -350,7 +350,27 @@ TEST(RuleGauge, CountsWhatWasServedAndWhatWaits) {
   EXPECT_EQ(gauge.measure(rules, at(10)).ops, 500 * kMilli);
   const int served = server.served(20);
   EXPECT_GT(served, 0);
-  EXPECT_EQ(gauge.measure(rules, at(20)).ops, 500 * kMilli);
+  server.send(served, 20);
+  EXPECT_EQ(gauge.measure(rules, at(20)).ops, 500 * kMilli) << "as many came as were served";
+}
+
+// The requests of a load that has ended are not counted again when they are served.
+TEST(RuleGauge, SeesTheEndOfALoadInTheNextEpoch) {
+  Server server;
+  const RuleView& rules = *server.target.rules(Head::kRegular);
+  const ClassSlice slice{.rule = "wide",
+                         .key = std::nullopt,
+                         .slice = {.ops = Rate::per_second(1000), .bytes = std::nullopt}};
+  server.target.set_slices({&slice, 1}, at(0));
+  RuleGauge gauge("wide", at(0));
+  server.send(5, 0);
+  const int served = server.served(2);
+  EXPECT_LT(served, 5);
+  EXPECT_EQ(gauge.measure(rules, at(10)).ops, 500 * kMilli);
+  EXPECT_EQ(server.served(15), 5 - served);
+  EXPECT_EQ(gauge.measure(rules, at(20)).ops, 0) << "nothing came";
+  server.send(1, 21);
+  EXPECT_EQ(gauge.measure(rules, at(30)).ops, 100 * kMilli);
 }
 
 // Demand beyond the limit cannot be used, and long queues take long to count.

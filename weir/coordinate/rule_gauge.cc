@@ -34,13 +34,19 @@ RuleGauge::Demand RuleGauge::measure(const RuleView& rules, Instant now) {
   return measure(all, now);
 }
 
+// What came, and what has waited all the time.
+std::uint64_t RuleGauge::needed(Count& last, const Count& now) {
+  const std::uint64_t all = since(last.served, now.served) + now.waiting;
+  const std::uint64_t ended = since(now.waiting, last.waiting);
+  last = now;
+  return since(ended, all);
+}
+
 RuleGauge::Demand RuleGauge::measure(const ClassLoad& load, Instant now) {
   const Nanoseconds time = time_to(now);
-  const std::uint64_t served = std::exchange(served_, load.served);
-  const std::uint64_t served_bytes = std::exchange(served_bytes_, load.served_bytes);
   last_ = now;
-  return {.ops = per_second(since(served, load.served) + load.waiting, time),
-          .bytes = per_second(since(served_bytes, load.served_bytes) + load.waiting_bytes, time)};
+  return {.ops = per_second(needed(ops_, {load.served, load.waiting}), time),
+          .bytes = per_second(needed(bytes_, {load.served_bytes, load.waiting_bytes}), time)};
 }
 
 }  // namespace weir
