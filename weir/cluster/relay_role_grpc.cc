@@ -45,6 +45,7 @@ void RelayRole::joined(const Hello& own, MemberId member) {
   own_ = own;
   own_.set_member(member);
   member_ = member;
+  relay_ = EpochRelay(member);
 }
 
 void RelayRole::left() {
@@ -52,7 +53,7 @@ void RelayRole::left() {
   address_.clear();
   connect_at_ = kNever;
   if (link_ != nullptr) std::exchange(link_, nullptr)->close();
-  relay_ = EpochRelay();
+  relay_ = EpochRelay(0);
   ways_.clear();
   for (const auto& [member, child] : std::exchange(children_, {})) {
     child->child = 0;

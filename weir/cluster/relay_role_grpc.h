@@ -80,7 +80,7 @@ class RelayRole {
   Letters& letters_;
   Surroundings surroundings_;
   LinkStream::Events events_;
-  EpochRelay relay_;
+  EpochRelay relay_{0};
   std::map<std::string, EpochWay> ways_;              // by course
   std::map<EpochRelay::Link, PeerStream*> children_;  // by member
   Hello own_;                                         // for its relay

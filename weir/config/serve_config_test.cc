@@ -89,6 +89,7 @@ start_without = "rate"
 start_rate = 500
 partition = "last"
 insecure = true
+socket = "/run/weir/epochs"
 [lock]
 listen = "10.0.0.1:5"
 state = "/s"
@@ -214,6 +215,7 @@ TEST(ServeConfig, ReadsEveryKeyOfTheServer) {
                                                     .start_without = StartWithout::kRate,
                                                     .start_rate = 500,
                                                     .partition = Partition::kLast,
+                                                    .socket = "/run/weir/epochs",
                                                     .insecure = true}));
   EXPECT_TRUE(options.lock.insecure);
   EXPECT_EQ(options.limits, (serve::ServeLimits{.connections = 10,
@@ -406,14 +408,6 @@ TEST(ServeConfig, AClusterNeedsAStateFileAndSaysHowItStartsWithoutRules) {
 TEST(ServeConfig, WhatAServerUsesThatIsCutOffIsAChoice) {
   EXPECT_EQ(refused("partition = \"last\"", "partition = \"first\""),
             "f:70:13: cluster: partition must be 'safe' or 'last'");
-}
-
-TEST(ServeConfig, AClusterMayHaveASocketForOtherSchedulers) {
-  std::string text = kEveryKey;
-  EXPECT_EQ(parsed(text).cluster.socket, "");
-  const std::string before = "partition = \"last\"";
-  text.insert(text.find(before), "socket = \"/run/weir/epochs\"\n");
-  EXPECT_EQ(parsed(text).cluster.socket, "/run/weir/epochs");
 }
 
 TEST(ServeConfig, RulesOfTheClusterAreNotOfAFile) {

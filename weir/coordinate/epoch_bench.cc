@@ -84,7 +84,7 @@ BENCHMARK(a_round_at_the_leader)->Arg(32)->Arg(1000);
 void a_round_at_a_relay(benchmark::State& state) {
   constexpr MemberId kChildren = 31;
   Instant now = instant_at(1'000'000'000);
-  EpochRelay relay;
+  EpochRelay relay(0);
   Member sample;
   const EpochBytes ready = sample.signal(now);
   std::int64_t epoch = 0;

@@ -60,16 +60,6 @@ void EpochRelay::ended(Link link) {
   });
 }
 
-void EpochRelay::clear() {
-  pending_.clear();
-  bytes_ = 0;
-  signalled_.clear();
-  started_.clear();
-  epoch_ = kFirstEpoch;
-  flush_at_ = kNever;
-  down_.clear();
-}
-
 bool EpochRelay::has_children() const {
   return std::any_of(links_.begin(), links_.end(),
                      [](const auto& one) { return one.second != kOwn; });

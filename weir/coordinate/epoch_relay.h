@@ -43,7 +43,8 @@ class EpochRelay {
     EpochBundle bundle;
   };
 
-  explicit EpochRelay(Nanoseconds hold = kHold) : hold_(hold) {}
+  // Messages for itself need no link: its own may have gone to the leader by its own stream.
+  explicit EpochRelay(MemberId own, Nanoseconds hold = kHold) : hold_(hold), links_{{own, kOwn}} {}
 
   // A message of a member below it, or its own. EBADMSG and others: it is not valid, and the link
   // must be closed.
@@ -52,8 +53,6 @@ class EpochRelay {
   void down(EpochBundle bundle);
   // The stream of a child has ended.
   void ended(Link link);
-  // The way upwards has changed: what was collected belongs to the way before.
-  void clear();
 
   // The messages that are due; none are left then.
   EpochBundle take_up(Instant now);

@@ -57,8 +57,8 @@ class EpochTree {
   std::size_t depth() const;
   std::optional<MemberId> parent_of(MemberId member) const;
 
-  // A message that the leader has, or does not have yet: only the second says how a member should
-  // be answered, and whether its relay works.
+  // Whether the leader has this message, and no answer to it yet: then it says nothing about the
+  // way of the member. If the member repeats one that was answered, the answer was lost.
   enum class Copy : std::uint8_t { kFirst, kAgain };
   // A message of `member` has come on the stream of `from`. False: `from` is neither the member
   // nor above it, and the message must be ignored.

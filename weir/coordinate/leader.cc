@@ -29,8 +29,10 @@ void EpochLeader::receive(MemberId from, const EpochMessage& message, Instant no
 
 bool EpochLeader::has_received(MemberId member, const EpochMessage& message) const {
   const auto* const ready = std::get_if<Ready>(&message);
+  if (ready == nullptr) return true;
   const auto known = answered_.find(member);
-  return ready == nullptr || (known != answered_.end() && ready->serial <= known->second.serial);
+  if (known == answered_.end() || ready->serial > known->second.serial) return false;
+  return ready->serial < known->second.serial || !known->second.answer;
 }
 
 // Whether the member names an epoch that it cannot be in.

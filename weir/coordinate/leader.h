@@ -80,7 +80,7 @@ class EpochLeader {
   // Evicts a member whose message could not be decoded, or whose connection violated the protocol.
   void evict(MemberId member, Instant now);
 
-  // Whether it has received this call of the member, or a later one.
+  // Whether it has received this call of the member and not answered it yet, or a later one.
   bool has_received(MemberId member, const EpochMessage& message) const;
 
   State state() const { return state_; }

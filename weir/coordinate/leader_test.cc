@@ -223,6 +223,21 @@ TEST(EpochLeader, TheReductionIsIndependentOfOrder) {
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
+// For the way of an answer: a call that waits for others says nothing about it.
+TEST(EpochLeader, KnowsCallsThatWaitForTheirAnswer) {
+  Round round;
+  const auto call = [](std::uint64_t serial) {
+    return Ready{.epoch = kFirstEpoch, .serial = serial, .data = {}, .claim = {}};
+  };
+  EXPECT_FALSE(round.leader.has_received(1, call(1)));
+  round.ready(1, kFirstEpoch, 0);
+  EXPECT_FALSE(round.leader.has_received(1, call(1))) << "answered: the answer was lost";
+  round.ready(2, kFirstEpoch, 1);
+  EXPECT_TRUE(round.leader.has_received(2, call(1))) << "it waits for 1";
+  EXPECT_FALSE(round.leader.has_received(2, call(2)));
+  EXPECT_TRUE(round.leader.has_received(2, Taken{1, 1}));
+}
+
 // Opaque data of all, in the order of members; what has no room is refused.
 TEST(EpochLeader, GathersTheDataOfAllWithTheirLengths) {
   Round round({.term = 5, .gathers = true});

@@ -322,7 +322,8 @@ Server::Server(World& cluster, std::size_t index, std::uint32_t number)
       life(number),
       slices(cluster.parts().holder(cluster.options().terms)),
       member(member_options(cluster, number, slices)),
-      participant(member, *this, cluster.parts().participant({.retry = milliseconds{10}})) {
+      participant(member, *this, cluster.parts().participant({.retry = milliseconds{10}})),
+      relay(index) {
   slices.open(kClassName, cluster.options().limit);
 }
 
@@ -750,7 +751,7 @@ void World::etcd_reply(const Event& event) {
   server.leader_term = event.term;
   server.leader_node = event.from;
   server.parent.reset();
-  server.relay = EpochRelay();
+  server.relay = EpochRelay(server.node);
   server.member.lose_leader(local);
 }
 
