@@ -87,16 +87,17 @@ std::string parts(const sim::WindowFigures& figures) {
   return fmt::format("{:.2f} ... {:.2f} %", figures.least * 100, figures.most * 100);
 }
 
-void show_windows(const sim::ClusterLimitOutcome& result) {
+void show_windows(const sim::ClusterLimitOutcome& result, Nanoseconds length) {
   fmt::print("  of the limit in any 500 ms: {}   in any 5 s: {}   used: {:.2f} %\n",
              parts(result.short_windows), parts(result.long_windows), result.utilisation * 100);
   if (result.through_outage) {
     fmt::print("  through the outage: {:.2f} % used\n", *result.through_outage * 100);
   }
   if (result.cluster.epochs > 0) {
-    fmt::print("  epochs {:.1f}/s   evictions {}, after the first second {}   messages {}\n",
-               result.epochs_per_second, result.cluster.evictions, result.cluster.late_evictions,
-               result.cluster.messages);
+    fmt::print(
+        "  epochs {:.1f}/s   evictions {}, after the first second {}   messages {}\n",
+        static_cast<double>(result.cluster.rounds) * 1e9 / static_cast<double>(length.count()),
+        result.cluster.evictions, result.cluster.late_evictions, result.cluster.messages);
   }
 }
 
@@ -148,7 +149,7 @@ std::vector<sim::Outcome> simulate_cluster_limit(const ClusterLimitArguments& ar
     sim::ClusterLimitOutcome result = sim::run_cluster_limit(spec, contender, arguments.seed);
     if (!arguments.quiet) {
       arguments.show(result.outcome);
-      show_windows(result);
+      show_windows(result, spec.length);
     }
     outcomes.push_back(result.outcome);
     study.runs.push_back(std::move(result));

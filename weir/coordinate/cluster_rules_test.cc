@@ -40,6 +40,12 @@ struct Server {
   void send(int count, std::int64_t ms) {
     for (int i = 0; i < count; ++i) target.admit(requests.emplace_back(), Head::kRegular, at(ms));
   }
+  void grant(std::uint64_t rate) {
+    const ClassSlice slice{.rule = "wide",
+                           .key = std::nullopt,
+                           .slice = {.ops = Rate::per_second(rate), .bytes = std::nullopt}};
+    target.set_slices({&slice, 1}, at(0));
+  }
   int served(std::int64_t ms) {
     int count = 0;
     for (;;) {
@@ -341,10 +347,7 @@ TEST(ClusterRules, TheNameOfASliceSaysWhichLimitItIsOf) {
 TEST(RuleGauge, CountsWhatWasServedAndWhatWaits) {
   Server server;
   const RuleView& rules = *server.target.rules(Head::kRegular);
-  const ClassSlice slice{.rule = "wide",
-                         .key = std::nullopt,
-                         .slice = {.ops = Rate::per_second(1000), .bytes = std::nullopt}};
-  server.target.set_slices({&slice, 1}, at(0));
+  server.grant(1000);
   RuleGauge gauge("wide", at(0));
   server.send(5, 0);
   EXPECT_EQ(gauge.measure(rules, at(10)).ops, 500 * kMilli);
@@ -358,10 +361,7 @@ TEST(RuleGauge, CountsWhatWasServedAndWhatWaits) {
 TEST(RuleGauge, SeesTheEndOfALoadInTheNextEpoch) {
   Server server;
   const RuleView& rules = *server.target.rules(Head::kRegular);
-  const ClassSlice slice{.rule = "wide",
-                         .key = std::nullopt,
-                         .slice = {.ops = Rate::per_second(1000), .bytes = std::nullopt}};
-  server.target.set_slices({&slice, 1}, at(0));
+  server.grant(1000);
   RuleGauge gauge("wide", at(0));
   server.send(5, 0);
   const int served = server.served(2);

@@ -281,8 +281,6 @@ ClusterLimitOutcome run_cluster_limit(const ClusterSpec& spec, Contender contend
     for (std::size_t i = 0; i < spec.servers; ++i) served[i] = traffic[i]->served();
   };
   result.cluster = run_cluster(options);
-  result.epochs_per_second =
-      static_cast<double>(result.cluster.rounds) / (static_cast<double>(spec.length.count()) / 1e9);
   result.short_windows = windows(tally.bins, spec, std::chrono::milliseconds{500});
   result.long_windows = windows(tally.bins, spec, std::chrono::seconds{5});
   result.rolling = rolling(tally.bins, spec, std::chrono::milliseconds{500});

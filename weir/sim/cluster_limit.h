@@ -60,7 +60,6 @@ struct ClusterLimitOutcome {
   std::vector<std::vector<std::uint64_t>> servers;  // requests of each server in each 100 ms
   double utilisation = 0;                           // without the first second
   std::optional<double> through_outage;             // the same during the outage
-  double epochs_per_second = 0;
   ClusterResult cluster;
 };
 
