@@ -3,8 +3,9 @@
 // Measures how much of a cluster-wide limit a server could use, at its scheduler, once per epoch:
 // what was served since the last measurement plus what waits now, per second, in thousandths of a
 // token (kMilli). So a server whose queue is full because of a small slice reports its backlog, and
-// one without a backlog reports what it serves. A backlog that shrinks is subtracted once more: it
-// was served and will not come again, so that a load that has ended is seen an epoch earlier.
+// one without a backlog reports what it serves. A long queue that shrinks is subtracted once more:
+// it was served and will not come again, so that a load that has ended is seen an epoch earlier. A
+// few requests come and go by chance.
 //
 //   served 80 in 10 ms and 20 wait, 20 before:   100 in 10 ms = 10,000 a second
 //   served 80 in 10 ms and none wait, 80 before: nothing came, so 0
@@ -47,7 +48,7 @@ class RuleGauge {
   };
 
   Nanoseconds time_to(Instant now) const;
-  static std::uint64_t needed(Count& last, const Count& now);
+  static std::uint64_t needed(Count& last, const Count& now, bool was_long);
 
   std::string rule_;
   Instant last_;
