@@ -102,7 +102,7 @@ TEST(Cluster, SeedsThatFailedOnceFindNothing) {
   }
 }
 
-// Dearer than measured (docs/runbook-cluster.md).
+// For a message of a few hundred bytes.
 constexpr MessageCost kDear = {.receive = std::chrono::microseconds{25},
                                .send = std::chrono::microseconds{25},
                                .carried = std::chrono::microseconds{2}};
