@@ -20,8 +20,9 @@
 namespace weir::cluster {
 namespace {
 
-// Enough for all members to report their number before slices are granted.
-constexpr int kHearingPart = 16;           // of a lease
+// At least a timeout: members repeat their messages within that, and report their number before
+// slices are granted.
+constexpr int kHearingPart = 4;            // of a lease
 constexpr std::size_t kSlicesShown = 100;  // of a member
 
 std::string_view word_of(Partition partition) {
