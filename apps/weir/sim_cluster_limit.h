@@ -4,7 +4,7 @@
 // command and its options are those of other scenarios (sim.cc), which calls this for the scenario
 // cluster-limit; options for clusters only are added here.
 //
-//   weir sim cluster-limit --servers 1000 --move 500ms
+//   weir sim cluster-limit --servers 1000 --cost cost.toml
 //   weir sim cluster-limit --partition last --outage etcd
 #pragma once
 
@@ -32,6 +32,7 @@ struct ClusterSimOptions {
   std::optional<std::string> move;
   std::optional<std::string> partition;
   std::optional<std::string> outage;
+  std::optional<std::string> cost;
 
   // The first that was given and has no meaning for cluster-faults, or for other scenarios.
   const char* first_of_limit() const;

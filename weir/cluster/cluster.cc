@@ -19,8 +19,10 @@
 #include "weir/cluster/epoch_transport.h"
 #include "weir/cluster/etcd_options.h"
 #include "weir/cluster/leader_choice.h"
+#include "weir/cluster/local_epochs.h"
 #include "weir/cluster/membership.h"
 #include "weir/cluster/shared_rule.h"
+#include "weir/coordinate/epoch_combine.h"
 #include "weir/host/clock.h"
 #include "weir/host/mutex.h"
 #include "weir/serve/event_log.h"
@@ -57,11 +59,6 @@ MemberNames names_in(const MembershipView& view, const std::string& own) {
   return names;
 }
 
-// Replaces port 0 by the port that the kernel chose.
-std::string with_port(const std::string& address, std::uint16_t port) {
-  return fmt::format("{}:{}", address.substr(0, address.rfind(':')), port);
-}
-
 class EtcdCluster final : public Cluster {
  public:
   EtcdCluster(serve::Server& server, const serve::ClusterOptions& options)
@@ -80,6 +77,7 @@ class EtcdCluster final : public Cluster {
 
  private:
   Result<void> open_transport(std::uint64_t incarnation);
+  Result<void> open_local();
   Result<void> open_membership(std::uint64_t incarnation);
   void heard(const MembershipView& said);
   void unheard(const Error& why);
@@ -115,6 +113,7 @@ class EtcdCluster final : public Cluster {
   serve::ClusterOptions options_;
   std::unique_ptr<ClusterMember> member_;  // of the loop
   std::unique_ptr<EpochTransport> transport_;
+  std::unique_ptr<LocalEpochs> local_;  // none: without a socket
   std::unique_ptr<Membership> membership_;
   std::atomic<bool> is_refused_ = false;  // by the leader
   std::atomic<bool> was_connected_ = false;
@@ -158,6 +157,7 @@ Result<void> EtcdCluster::open() {
       },
       [this] { transport_->follow(0, {}); });
   if (auto opened = open_transport(*incarnation); !opened) return opened;
+  if (auto opened = open_local(); !opened) return opened;
   server_.set_component(member_.get());
   server_.hold_entrance();
   return open_membership(*incarnation);
@@ -178,10 +178,15 @@ Result<void> EtcdCluster::open_transport(std::uint64_t incarnation) {
       {.name = options_.name,
        .incarnation = incarnation,
        .listen = bound(options_.listen),
+       .address = options_.advertise.empty() ? options_.listen : options_.advertise,
        .tls_directory = options_.tls_directory,
        .terms = terms()},
       {.received =
            [this](std::uint32_t term, std::string course, EpochMessage message) {
+             if (is_local_course(course)) {
+               if (local_ != nullptr) local_->receive(term, course, std::move(message));
+               return;
+             }
              // A message that does not fit into the mailbox is dropped, as on a lossy network.
              (void)server_.post([this, term, course = std::move(course),
                                  message = std::move(message)](const auto& server) {
@@ -196,15 +201,25 @@ Result<void> EtcdCluster::open_transport(std::uint64_t incarnation) {
   return {};
 }
 
+Result<void> EtcdCluster::open_local() {
+  if (options_.socket.empty()) return {};
+  auto local = LocalEpochs::create(
+      options_.socket, [this](std::uint32_t term, const std::string& course, EpochMessage message) {
+        transport_->send(term, course, std::move(message));
+      });
+  if (!local) return tl::unexpected(local.error());
+  local_ = std::move(*local);
+  return {};
+}
+
 Result<void> EtcdCluster::open_membership(std::uint64_t incarnation) {
   const auto etcd =
       etcd_options(options_, std::min<Nanoseconds>(kEtcdTimeoutMax, options_.lease / kEtcdPart));
   if (!etcd) return tl::unexpected(etcd.error());
-  const std::string& reached = options_.advertise.empty() ? options_.listen : options_.advertise;
   auto membership = Membership::create(
       {.name = options_.name,
        .incarnation = incarnation,
-       .address = reached.ends_with(":0") ? with_port(reached, port()) : reached,
+       .address = transport_->address(),
        .prefix = options_.prefix,
        .lease = options_.lease,
        .etcd = *etcd,
@@ -242,6 +257,7 @@ void EtcdCluster::stop() {
     is_stopped_ = true;
   }
   membership_->stop();
+  if (local_ != nullptr) local_->follow(0);
   transport_->stop();
 }
 
@@ -375,6 +391,7 @@ void EtcdCluster::follow(const MembershipView& view) {
   followed_ = view.term;
   followed_at_ = host::now();
   transport_->follow(view.term, view.leader_address);
+  if (local_ != nullptr) local_->follow(view.term);
   (void)server_.order([this, term = view.term](const auto& server) {
     if (server) member_->follow(term, (*server)->now());
   });

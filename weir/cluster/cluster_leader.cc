@@ -12,18 +12,45 @@
 #include "weir/base/assert.h"
 #include "weir/base/quote.h"
 #include "weir/coordinate/cluster_rules.h"
+#include "weir/coordinate/epoch_bundle.h"
+#include "weir/coordinate/epoch_combine.h"
 #include "weir/coordinate/message.h"
 #include "weir/coordinate/vectors.h"
 
 namespace weir::cluster {
 namespace {
 
-// Enough for all members to report their number before slices are granted.
-constexpr int kHearingPart = 16;           // of a lease
+// At least a timeout: members repeat their messages within that, and report their number before
+// slices are granted.
+constexpr int kHearingPart = 4;            // of a lease
 constexpr std::size_t kSlicesShown = 100;  // of a member
 
 std::string_view word_of(Partition partition) {
   return partition == Partition::kLast ? "last" : "safe";
+}
+
+// Courses of services sum vectors; others say by their names what they do. None: not valid.
+std::optional<EpochLeader::Options> course_options(const std::string& course, std::uint32_t term) {
+  EpochLeader::Options options{.term = term, .combine = add_vectors};
+  if (!is_local_course(course)) return options;
+  const auto combine = combine_of(course);
+  if (!combine) return std::nullopt;
+  options.gathers = *combine == Combine::kGather;
+  options.combine = options.gathers ? nullptr : function_of(*combine);
+  return options;
+}
+
+Result<EpochMessage> members_message(const std::string& course, EpochView bytes) {
+  auto message = decode(bytes);
+  if (!message) return message;
+  if (std::holds_alternative<Start>(*message) || std::holds_alternative<Refuse>(*message)) {
+    return fail(std::errc::bad_message, "message", "only a leader may send this message");
+  }
+  if (course.size() > kCourseNameMax) {
+    return fail(std::errc::bad_message, "message",
+                "names a course that is not a valid service name");
+  }
+  return message;
 }
 
 }  // namespace
@@ -42,7 +69,8 @@ ClusterLeader::ClusterLeader(const Options& options, const SliceLimits& limits, 
             return found->second;
           },
           now),
-      leader_({.term = options.term, .combine = add_vectors, .payload = &slices_}) {}
+      leader_({.term = options.term, .combine = add_vectors, .payload = &slices_}),
+      tree_(options.fanout) {}
 
 Result<ClusterLeader::Welcome> ClusterLeader::greet(const Hello& hello, Instant now) {
   const std::string member = "member " + quote(hello.name);
@@ -89,7 +117,10 @@ Result<ClusterLeader::Welcome> ClusterLeader::greet(const Hello& hello, Instant 
   }
   known.is_joined = true;
   known.heard = now;
+  known.address = hello.address;
   names_[known.id] = hello.name;
+  // The messages of its own member need no way.
+  if (!hello.address.empty() && hello.name != options_.name) tree_.add(known.id);
   welcome.id = known.id;
   if (!is_same) count_absent();
   return welcome;
@@ -103,32 +134,60 @@ const std::string& ClusterLeader::name_of(MemberId member) const {
 
 Result<void> ClusterLeader::receive(MemberId from, const std::string& course, EpochView bytes,
                                     Instant now) {
-  const std::string& name = name_of(from);
-  Known& known = known_.find(name)->second;
-  known.heard = now;
-  const auto message = decode(bytes);
-  Error error;
+  known_.find(name_of(from))->second.heard = now;
+  const auto message = members_message(course, bytes);
   if (!message) {
-    error = message.error();
-  } else if (std::holds_alternative<Start>(*message) || std::holds_alternative<Refuse>(*message)) {
-    error = {std::errc::bad_message, "message", "only a leader may send this message", {}};
-  } else if (course.size() > kNameMax) {
-    error = {
-        std::errc::bad_message, "message", "names a course that is not a valid service name", {}};
-  } else {
-    if (!course.empty()) {
-      receive_of_course(from, course, *message, now);
-    } else if (now >= speaks_at_) {
-      leader_.receive(from, *message, now);
-    }
-    if (!known.has_signalled && slices_.knows(from)) {
-      known.has_signalled = true;
-      count_absent();
-    }
-    return {};
+    ++garbage_;
+    return tl::unexpected(message.error());
   }
-  ++garbage_;
-  return tl::unexpected(error);
+  take(from, from, course, *message, now);
+  return {};
+}
+
+// A relay checks what it carries, so it answers for it.
+Result<void> ClusterLeader::receive_bundle(MemberId from, EpochView bytes, Instant now) {
+  known_.find(name_of(from))->second.heard = now;
+  const auto bundle = read_bundle(bytes);
+  if (!bundle) {
+    ++garbage_;
+    return fail(std::errc::bad_message, "bundle", "it is truncated or not valid");
+  }
+  ++bundles_;
+  for (const CarriedMessage& one : *bundle) {
+    const auto message = members_message(one.course, one.message);
+    if (!message) {
+      ++garbage_;
+      return tl::unexpected(message.error());
+    }
+    if (names_.contains(one.member)) take(one.member, from, one.course, *message, now);
+  }
+  return {};
+}
+
+EpochTree::Copy ClusterLeader::copy_of(MemberId member, const std::string& course,
+                                       const EpochMessage& message) const {
+  const auto found = courses_.find(course);
+  const EpochLeader* const leader = course.empty()            ? &leader_
+                                    : found == courses_.end() ? nullptr
+                                                              : &found->second;
+  const bool is_copy = leader != nullptr && leader->has_received(member, message);
+  return is_copy ? EpochTree::Copy::kAgain : EpochTree::Copy::kFirst;
+}
+
+void ClusterLeader::take(MemberId member, MemberId from, const std::string& course,
+                         const EpochMessage& message, Instant now) {
+  if (!tree_.came(member, from, copy_of(member, course, message))) return;
+  Known& known = known_.find(name_of(member))->second;
+  known.heard = now;
+  if (!course.empty()) {
+    receive_of_course(member, course, message, now);
+  } else if (now >= speaks_at_) {
+    leader_.receive(member, message, now);
+  }
+  if (!known.has_signalled && slices_.knows(member)) {
+    known.has_signalled = true;
+    count_absent();
+  }
 }
 
 void ClusterLeader::receive_of_course(MemberId from, const std::string& course,
@@ -141,10 +200,12 @@ void ClusterLeader::receive_of_course(MemberId from, const std::string& course,
       refused_.push_back({from, course, Refuse{-ENOSPC, ready->serial}});
       return;
     }
-    found = courses_
-                .try_emplace(course,
-                             EpochLeader::Options{.term = options_.term, .combine = add_vectors})
-                .first;
+    auto options = course_options(course, options_.term);
+    if (!options) {
+      refused_.push_back({from, course, Refuse{-EINVAL, ready->serial}});
+      return;
+    }
+    found = courses_.try_emplace(course, *std::move(options)).first;
     found->second.confirm(confirmed_until_);
   }
   found->second.receive(from, message, now);
@@ -156,6 +217,7 @@ void ClusterLeader::ended(MemberId member, Instant now) {
   Known& known = known_.find(named->second)->second;
   if (known.id == member) known.is_joined = false;
   names_.erase(named);
+  tree_.remove(member);
   leader_.evict(member, now);
   for (auto& [name, course] : courses_) course.evict(member, now);
 }
@@ -219,6 +281,14 @@ std::vector<ClusterLeader::Outgoing> ClusterLeader::take_outgoing() {
   return all;
 }
 
+std::vector<ClusterLeader::Route> ClusterLeader::take_routes() {
+  std::vector<Route> routes;
+  for (const auto& [member, parent] : tree_.take_changes()) {
+    routes.push_back({member, parent ? known_.find(name_of(*parent))->second.address : ""});
+  }
+  return routes;
+}
+
 // The duration that `permille` of a thousand rounds do not exceed.
 Nanoseconds ClusterLeader::round_quantile(std::size_t permille) const {
   const auto count = static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(rounds_, kRoundsKept));
@@ -248,7 +318,8 @@ serve::LeaderStatus ClusterLeader::describe(Instant now) const {
       .garbage = counters.garbage + garbage_,
       .round_median = round_quantile(500),
       .round_p99 = round_quantile(990),
-      .waits_for_reports = slices_.is_quiet() && options_.terms.partition == Partition::kLast};
+      .waits_for_reports = slices_.is_quiet() && options_.terms.partition == Partition::kLast,
+      .bundles = bundles_};
   status.courses.reserve(courses_.size());
   for (const auto& [name, course] : courses_) {
     status.courses.push_back({.service = name,

@@ -6,6 +6,7 @@
 //
 //   greet(hello)                  a number for the member, or why it is rejected
 //   receive(id, course, bytes)    its messages; an invalid one evicts it
+//   receive_bundle(id, bytes)     messages of the members below a relay (epoch_tree.h)
 //   ended(id)                     its stream has broken
 //   set_known(names, running)     the servers of the cluster, running or away
 //
@@ -38,6 +39,7 @@
 
 #include "weir/base/result.h"
 #include "weir/base/time.h"
+#include "weir/coordinate/epoch_tree.h"
 #include "weir/coordinate/leader.h"
 #include "weir/coordinate/slices.h"
 #include "weir/serve/cluster_port.h"
@@ -62,6 +64,7 @@ class ClusterLeader {
     std::uint32_t term = 1;
     bool is_first = false;  // there was no earlier leader, so no slices are held
     SliceTerms terms = {};
+    std::size_t fanout = EpochTree::kFanout;
   };
   struct Hello {
     std::uint32_t protocol = 0;
@@ -69,6 +72,7 @@ class ClusterLeader {
     std::uint64_t incarnation = 0;
     std::uint32_t term = 0;
     Partition partition = Partition::kSafe;
+    std::string address;  // empty: it does not take part in a tree
   };
   struct Welcome {
     MemberId id = 0;
@@ -78,6 +82,10 @@ class ClusterLeader {
     MemberId to = 0;
     std::string course;
     EpochMessage message;
+  };
+  struct Route {
+    MemberId to = 0;
+    std::string address;  // of its relay; empty: none
   };
 
   // REQUIRES: the limits outlive it.
@@ -91,6 +99,8 @@ class ClusterLeader {
   Result<Welcome> greet(const Hello& hello, Instant now);
   // On failure the member is evicted, and its stream must be closed.
   Result<void> receive(MemberId from, const std::string& course, EpochView bytes, Instant now);
+  // Messages of members below a relay, by the relay's stream; those of others are dropped.
+  Result<void> receive_bundle(MemberId from, EpochView bytes, Instant now);
   void ended(MemberId member, Instant now);
   const std::string& name_of(MemberId member) const;
   // The number of servers from which a message arrived within kSilence, always including the leader
@@ -100,6 +110,9 @@ class ClusterLeader {
   void tick(Instant now);
   Instant next_wake() const;
   std::vector<Outgoing> take_outgoing();
+  // Whose stream a message for this member must be sent by.
+  MemberId way_to(MemberId member) const { return tree_.way_to(member); }
+  std::vector<Route> take_routes();
   void confirm(Instant until);
   // The limits have changed.
   void reload() { slices_.reload(); }
@@ -117,8 +130,13 @@ class ClusterLeader {
     bool is_joined = false;  // its stream is open
     bool has_signalled = false;
     Instant heard{};
+    std::string address;
   };
 
+  EpochTree::Copy copy_of(MemberId member, const std::string& course,
+                          const EpochMessage& message) const;
+  void take(MemberId member, MemberId from, const std::string& course, const EpochMessage& message,
+            Instant now);
   void receive_of_course(MemberId from, const std::string& course, const EpochMessage& message,
                          Instant now);
   void count_absent();
@@ -128,7 +146,8 @@ class ClusterLeader {
   Instant speaks_at_;  // messages before this time are ignored
   const SliceLimits& limits_;
   SliceLeader slices_;
-  EpochLeader leader_;                          // of slices
+  EpochLeader leader_;  // of slices
+  EpochTree tree_;
   std::map<std::string, EpochLeader> courses_;  // the other courses, by name
   std::vector<Outgoing> refused_;               // answers for courses beyond kCoursesMax
   Instant confirmed_until_ = kNever;
@@ -138,6 +157,7 @@ class ClusterLeader {
   MemberNames running_;
   MemberId next_id_ = 1;
   std::uint64_t garbage_ = 0;
+  std::uint64_t bundles_ = 0;
   std::uint64_t rounds_ = 0;  // rounds whose times are recorded
   std::array<Nanoseconds, kRoundsKept> times_{};
 };

@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "weir/coordinate/epoch_bundle.h"
 #include "weir/coordinate/member.h"
 #include "weir/coordinate/message.h"
 #include "weir/coordinate/vectors.h"
@@ -267,9 +268,9 @@ TEST_F(ClusterLeaderTest, ALeaderAfterAnotherHearsNobodyUntilOldSlicesHaveNearly
   Peer peer(100 * kMilli);
   peer.call(now);
   const EpochBytes ready = encode(peer.member.take_outgoing().at(0));
-  ASSERT_TRUE(next.receive(id, "", ready, now + milliseconds{370}));
+  ASSERT_TRUE(next.receive(id, "", ready, now + milliseconds{299}));
   EXPECT_TRUE(next.take_outgoing().empty());
-  ASSERT_TRUE(next.receive(id, "", ready, now + milliseconds{375}));
+  ASSERT_TRUE(next.receive(id, "", ready, now + milliseconds{300}));
   EXPECT_EQ(next.take_outgoing().size(), 1U);
 }
 
@@ -491,6 +492,124 @@ TEST_F(ClusterLeaderTest, MoreCoursesThanThereMayBeAreRefusedAndHarmNobody) {
   EXPECT_EQ(std::get<Refuse>(out[0].message).error, -ENOSPC);
   EXPECT_EQ(std::get<Refuse>(out[0].message).serial, 7U);
   EXPECT_FALSE(leader.receive(b, std::string(32, 'x'), encode(ready_of(9)), now));
+}
+
+// ---- a tree ----
+
+// With a fan-out of one: a is the leader's own server, b a relay, and c is below it.
+struct TreeTest : ::testing::Test {
+  MemberId join(const std::string& name) {
+    return leader
+        .greet({.protocol = kEpochProtocol,
+                .name = name,
+                .incarnation = 1,
+                .term = 3,
+                .address = name + ":1"},
+               now)
+        ->id;
+  }
+  static EpochBytes ready(std::uint64_t serial) {
+    SliceMember slices(SliceTerms{});
+    return encode(Ready{.epoch = kFirstEpoch,
+                        .serial = serial,
+                        .timeout = milliseconds{100},
+                        .data = {},
+                        .claim = slices.claim(instant_at(0))});
+  }
+  static EpochBytes bundle_of(MemberId member, EpochBytes message) {
+    return pack_bundle({{member, {}, std::move(message)}});
+  }
+
+  SliceLimits limits;
+  Instant now = instant_at(1'000'000'000);
+  ClusterLeader leader{{.name = "a", .term = 3, .is_first = true, .fanout = 1}, limits, now};
+  MemberId a = join("a");
+  MemberId b = join("b");
+  MemberId c = join("c");
+};
+
+TEST_F(TreeTest, MembersAreToldTheirRelayAndTheLeadersOwnHasNone) {
+  const auto routes = leader.take_routes();
+  ASSERT_EQ(routes.size(), 1U);
+  EXPECT_EQ(routes[0].to, c);
+  EXPECT_EQ(routes[0].address, "b:1");
+  leader.ended(b, now);
+  const auto again = leader.take_routes();
+  ASSERT_EQ(again.size(), 1U);
+  EXPECT_EQ(again[0].address, "") << "it is a direct member now";
+}
+
+TEST_F(TreeTest, ABundleIsAsGoodAsTheMessagesInIt) {
+  ASSERT_TRUE(leader.receive_bundle(b, bundle_of(c, ready(1)), now));
+  const auto out = leader.take_outgoing();
+  ASSERT_EQ(out.size(), 1U);
+  EXPECT_EQ(out[0].to, c);
+  EXPECT_TRUE(std::holds_alternative<Start>(out[0].message));
+  EXPECT_EQ(leader.way_to(c), b);
+  ASSERT_TRUE(leader.receive(c, {}, ready(2), now));
+  EXPECT_EQ(leader.way_to(c), c) << "its relay does not answer";
+}
+
+TEST_F(TreeTest, ARelayIsNotBelievedAboutMembersThatAreNotBelowIt) {
+  ASSERT_TRUE(leader.receive_bundle(c, bundle_of(b, ready(1)), now));
+  ASSERT_TRUE(leader.receive_bundle(b, bundle_of(a, ready(1)), now));
+  ASSERT_TRUE(leader.receive_bundle(b, bundle_of(77, ready(1)), now)) << "it may have just left";
+  EXPECT_TRUE(leader.take_outgoing().empty());
+  EXPECT_EQ(leader.describe(now).rounds, 0U);
+}
+
+TEST_F(TreeTest, WhatARelayCarriesIsItsOwnFault) {
+  EXPECT_FALSE(leader.receive_bundle(b, EpochBytes(3), now));
+  EXPECT_FALSE(leader.receive_bundle(b, bundle_of(c, EpochBytes(9)), now));
+  EXPECT_FALSE(leader.receive_bundle(b, bundle_of(c, encode(Refuse{-EIO, 1})), now));
+  EXPECT_EQ(leader.describe(now).garbage, 3U);
+}
+
+TEST_F(TreeTest, MembersThatNameNoAddressHaveNoRelay) {
+  const auto old =
+      leader.greet({.protocol = kEpochProtocol, .name = "old", .incarnation = 1, .term = 3}, now);
+  ASSERT_TRUE(old);
+  for (const auto& route : leader.take_routes()) EXPECT_NE(route.to, old->id);
+}
+
+TEST_F(TreeTest, SchedulersOfOtherProgramsChooseTheirReduction) {
+  const auto call = [&](MemberId from, const std::string& course, std::uint64_t serial,
+                        EpochBytes data) {
+    return leader.receive(from, course,
+                          encode(Ready{.epoch = kFirstEpoch,
+                                       .serial = serial,
+                                       .timeout = milliseconds{100},
+                                       .data = std::move(data),
+                                       .claim = {}}),
+                          now);
+  };
+  const auto answer_of = [&](const std::string& course) {
+    EpochMessage last = Leave{};
+    for (auto& out : leader.take_outgoing()) {
+      if (out.course == course) last = std::move(out.message);
+    }
+    return last;
+  };
+  // b is alone in the first round; both are in the second.
+  for (const std::string course : {"~max:x", "~gather:x"}) {
+    ASSERT_TRUE(call(b, course, 1, pack_vector(EpochVector{1})));
+    ASSERT_TRUE(call(c, course, 1, pack_vector(EpochVector{7, 1})));
+    ASSERT_TRUE(call(b, course, 2, pack_vector(EpochVector{5})));
+    const EpochMessage answer = answer_of(course);
+    const auto* const start = std::get_if<Start>(&answer);
+    ASSERT_NE(start, nullptr) << course;
+    if (course == "~max:x") {
+      EXPECT_EQ(unpack_vector(start->data), EpochVector{7}) << "as long as the shortest";
+    } else {
+      EXPECT_EQ(start->data.size(), 4U + 8 + 4 + 16) << "all of it, with its lengths";
+      EXPECT_EQ(start->data[3], std::byte{8});
+    }
+  }
+  ASSERT_TRUE(call(b, "~mean:x", 1, {}));
+  const EpochMessage answer = answer_of("~mean:x");
+  const auto* const refuse = std::get_if<Refuse>(&answer);
+  ASSERT_NE(refuse, nullptr);
+  EXPECT_EQ(refuse->error, -EINVAL);
 }
 
 }  // namespace

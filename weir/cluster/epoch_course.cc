@@ -14,8 +14,10 @@ constexpr Nanoseconds kResend = std::chrono::milliseconds{100};
 
 }  // namespace
 
-EpochCourse::EpochCourse(Nanoseconds timeout, Send send)
-    : member_({.timeout = timeout, .grace = kGrace, .resend = kResend}), send_(std::move(send)) {}
+EpochCourse::EpochCourse(Nanoseconds timeout, Send send, std::uint64_t first_serial)
+    : member_(
+          {.timeout = timeout, .grace = kGrace, .resend = kResend, .first_serial = first_serial}),
+      send_(std::move(send)) {}
 
 void EpochCourse::next_epoch(std::int64_t current, EpochBytes data, EpochCallback callback,
                              Instant now) {

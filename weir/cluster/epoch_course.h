@@ -26,8 +26,9 @@ class EpochCourse final : public EpochHandler {
  public:
   using Send = std::function<void(EpochMessage message)>;
 
-  // REQUIRES: the timeout is longer than the longest turn.
-  EpochCourse(Nanoseconds timeout, Send send);
+  // REQUIRES: the timeout is longer than the longest turn; the serial is larger than any that this
+  // server used in this course before.
+  EpochCourse(Nanoseconds timeout, Send send, std::uint64_t first_serial = 1);
 
   void next_epoch(std::int64_t current, EpochBytes data, EpochCallback callback,
                   Instant now) override;

@@ -43,6 +43,8 @@ TEST_F(EpochCourseTest, WhatIsToBeSentIsSentInTheCall) {
   leader.receive(1, sent[0], now);
   for (const auto& out : leader.take_outgoing()) course.receive(out.message, now);
   EXPECT_EQ(called, std::vector<std::int64_t>{epoch_number(2, 1)});
+  EXPECT_EQ(course.next_wake(), now + EpochMember::kConfirmWithin);
+  course.tick(course.next_wake());
   ASSERT_EQ(sent.size(), 2U);
   EXPECT_TRUE(std::holds_alternative<Taken>(sent[1]));
   course.last_epoch(epoch_number(2, 1), now);

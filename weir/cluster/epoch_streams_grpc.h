@@ -83,8 +83,10 @@ class PeerStream : public grpc::ServerBidiReactor<Frame, Frame> {
   // Closes it with this status for the peer.
   void finish(const grpc::Status& status);
 
-  MemberId member = 0;  // after its hello
-  Instant hello_by{};   // deadline of the hello
+  // After its hello, at most one of the two: a member at its leader, or below its relay.
+  MemberId member = 0;
+  MemberId child = 0;
+  Instant hello_by{};  // deadline of the hello
 
  private:
   void OnReadDone(bool is_ok) override {

@@ -21,6 +21,7 @@
 #include "weir/cluster/epoch_streams_grpc.h"
 #include "weir/cluster/epoch_wire.h"
 #include "weir/cluster/printable_error.h"
+#include "weir/cluster/relay_role_grpc.h"
 #include "weir/host/clock.h"
 
 namespace weir::cluster {
@@ -41,14 +42,10 @@ constexpr std::size_t kLettersMax = 4096;
 // Streams of members, and streams without a hello.
 constexpr std::size_t kPeersMax = kEpochMembersMax + 1024;
 
-EpochView view_of(const std::string& bytes) { return std::as_bytes(std::span(bytes)); }
-
-Frame frame_of(const std::string& course, const EpochMessage& message) {
-  const EpochBytes bytes = encode(message);
-  Frame frame;
-  frame.set_course(course);
-  frame.set_message(bytes.data(), bytes.size());
-  return frame;
+// Replaces port 0 by the port that the kernel chose.
+std::string with_port(const std::string& address, int port) {
+  if (!address.ends_with(":0")) return address;
+  return fmt::format("{}:{}", address.substr(0, address.rfind(':')), port);
 }
 
 // The status sent to a member, which reports it to its administrator.
@@ -79,7 +76,15 @@ class Transport final : public EpochTransport, private Epochs::CallbackService {
       : options_(options),
         listener_(std::move(listener)),
         letters_(std::move(wake_fd), kLettersMax),
-        connections_(options.name) {}
+        connections_(options.name),
+        relay_(letters_, {.received = [this](const std::string& course,
+                                             EpochMessage message) { heard(course, message); },
+                          .upwards =
+                              [this](Frame frame) {
+                                if (link_ != nullptr && link_->is_joined) link_->send(frame);
+                              },
+                          .stub = [this](const std::string& address) { return stub_of(address); },
+                          .say = [this](const std::string& line) { listener_.say(line); }}) {}
   ~Transport() override { stop(); }
   Transport(const Transport&) = delete;
   Transport& operator=(const Transport&) = delete;
@@ -89,6 +94,9 @@ class Transport final : public EpochTransport, private Epochs::CallbackService {
   // ---- for every thread ----
   void stop() override;
   std::uint16_t port() const override { return static_cast<std::uint16_t>(port_); }
+  std::string address() const override {
+    return with_port(options_.address.empty() ? options_.listen : options_.address, port_);
+  }
   std::size_t connected() const override { return connected_; }
   Result<std::function<void()>> read_certificates() override;
   void follow(std::uint32_t term, const std::string& address) override {
@@ -163,6 +171,9 @@ class Transport final : public EpochTransport, private Epochs::CallbackService {
 
   void start_following(std::uint32_t term, const std::string& address);
   void pass_on(std::uint32_t term, const std::string& course, const EpochMessage& message);
+  void heard(const std::string& course, EpochMessage message);
+  std::unique_ptr<Epochs::Stub> stub_of(const std::string& address);
+  Hello hello() const;
   void open_channel();
   void renew(const Credentials::Renewed& renewed);
   void join();
@@ -198,6 +209,7 @@ class Transport final : public EpochTransport, private Epochs::CallbackService {
 
   Connections connections_;
   std::optional<Greeter> greeter_;
+  RelayRole relay_;
 
   std::uint32_t term_ = 0;  // of the leader that this server follows
   std::string address_;
@@ -277,6 +289,7 @@ void Transport::begin_end() {
   join_at_ = kNever;
   end_leading();
   greeter_->close();
+  relay_.close();
   for (const auto& link : links_) link->close();
   for (const auto& stream : peers_) stream->finish(stopping());
 }
@@ -291,7 +304,8 @@ void Transport::run() {
 }
 
 bool Transport::is_over() const {
-  return asked_.empty() && greeter_->is_over() && peers_.empty() && links_.empty();
+  return asked_.empty() && greeter_->is_over() && relay_.is_over() && peers_.empty() &&
+         links_.empty();
 }
 
 void Transport::work() {
@@ -301,6 +315,7 @@ void Transport::work() {
     hand_out();
   }
   end_silent(now);
+  relay_.tick(now);
   greeter_->tick(now);
   count_connections(now);
   if (now - ClusterLeader::kSilence >= unheard_since_ && link_ != nullptr) {
@@ -311,7 +326,7 @@ void Transport::work() {
 }
 
 Instant Transport::wakes_at() const {
-  Instant at = std::min(join_at_, hello_by_);
+  Instant at = std::min({join_at_, hello_by_, relay_.next_wake()});
   if (unheard_since_ != kNever) at = std::min(at, unheard_since_ + ClusterLeader::kSilence);
   at = std::min(at, greeter_->next_wake());
   return leader_ ? std::min(at, leader_->next_wake()) : at;
@@ -333,7 +348,7 @@ void Transport::end_silent(Instant now) {
   if (now < hello_by_) return;
   hello_by_ = kNever;
   for (const auto& stream : peers_) {
-    if (stream->member != 0) continue;
+    if (stream->member != 0 || stream->child != 0) continue;
     if (stream->hello_by <= now) {
       stream->finish({grpc::StatusCode::DEADLINE_EXCEEDED, "expected a hello"});
     } else {
@@ -347,7 +362,8 @@ void Transport::start_leading(std::uint32_t term, Before before, Instant until) 
   leader_.emplace(ClusterLeader::Options{.name = options_.name,
                                          .term = term,
                                          .is_first = before == Before::kNobody,
-                                         .terms = options_.terms},
+                                         .terms = options_.terms,
+                                         .fanout = options_.fanout},
                   limits_, host::now());
   if (names_) leader_->set_known(*names_, running_);
   leader_->confirm(until);
@@ -395,6 +411,7 @@ void Transport::count_connections(Instant now) {
 }
 
 void Transport::greet(PeerStream& stream, const Hello& hello) {
+  if (hello.member() != 0) return relay_.accept(stream, hello);
   if (!leader_) {
     return stream.finish({grpc::StatusCode::UNAVAILABLE, options_.name + " is not the leader"});
   }
@@ -403,7 +420,8 @@ void Transport::greet(PeerStream& stream, const Hello& hello) {
        .name = hello.name(),
        .incarnation = hello.incarnation(),
        .term = hello.term(),
-       .partition = hello.partition() == Hello::LAST ? Partition::kLast : Partition::kSafe},
+       .partition = hello.partition() == Hello::LAST ? Partition::kLast : Partition::kSafe,
+       .address = hello.address()},
       host::now());
   if (!welcome) return stream.finish(status_of(welcome.error()));
   if (welcome->replaced != 0) {
@@ -417,16 +435,21 @@ void Transport::greet(PeerStream& stream, const Hello& hello) {
   answer.mutable_hello()->set_protocol(kEpochProtocol);
   answer.mutable_hello()->set_name(options_.name);
   answer.mutable_hello()->set_term(leader_->term());
+  answer.mutable_hello()->set_member(stream.member);
   stream.send(std::move(answer));
 }
 
 void Transport::peer_frame(PeerStream& stream, const Frame& frame) {
+  const Instant now = host::now();
+  if (stream.child != 0) return relay_.child_frame(stream, frame, now);
   if (stream.member == 0) {
     if (frame.has_hello()) return greet(stream, frame.hello());
     return stream.finish({grpc::StatusCode::INVALID_ARGUMENT, "expected a hello first"});
   }
   const auto received =
-      leader_->receive(stream.member, frame.course(), view_of(frame.message()), host::now());
+      frame.has_bundle()
+          ? leader_->receive_bundle(stream.member, view_of(frame.bundle()), now)
+          : leader_->receive(stream.member, frame.course(), view_of(frame.message()), now);
   if (received) return;
   listener_.say(fmt::format("cluster: member {} sent a malformed message and is evicted: {}",
                             quote(leader_->name_of(stream.member)), received.error().message()));
@@ -435,16 +458,30 @@ void Transport::peer_frame(PeerStream& stream, const Frame& frame) {
 }
 
 void Transport::peer_ended(PeerStream& stream) {
+  if (stream.child != 0) return relay_.child_ended(stream);
   const MemberId id = std::exchange(stream.member, 0);
   if (id == 0 || !leader_) return;
   streams_.erase(id);
   leader_->ended(id, host::now());
 }
 
+// Answers for the members below a relay are one bundle for the relay.
 void Transport::hand_out() {
+  std::map<MemberId, EpochBundle> by_way;
   for (const auto& [to, course, message] : leader_->take_outgoing()) {
-    const auto found = streams_.find(to);
-    if (found != streams_.end()) found->second->send(frame_of(course, message));
+    by_way[leader_->way_to(to)].push_back({to, course, encode(message)});
+  }
+  for (auto& [way, bundle] : by_way) {
+    const auto found = streams_.find(way);
+    if (found == streams_.end()) continue;
+    for (Frame& frame : frames_of(std::move(bundle), way)) found->second->send(std::move(frame));
+  }
+  for (const ClusterLeader::Route& route : leader_->take_routes()) {
+    const auto found = streams_.find(route.to);
+    if (found == streams_.end()) continue;
+    Frame frame;
+    frame.mutable_route()->set_address(route.address);
+    found->second->send(std::move(frame));
   }
 }
 
@@ -454,6 +491,7 @@ void Transport::start_following(std::uint32_t term, const std::string& address) 
   if (term == term_ && address == address_) return;
   if (link_ != nullptr) link_->close();
   link_ = nullptr;
+  relay_.left();
   unheard_since_ = kNever;
   term_ = term;
   is_refused_ = false;
@@ -474,11 +512,13 @@ void Transport::start_following(std::uint32_t term, const std::string& address) 
   join_at_ = host::now();
 }
 
-// A channel to the leader with the current certificates. An open stream keeps its own.
-void Transport::open_channel() {
-  stub_ = Epochs::NewStub(
-      grpc::CreateCustomChannel(address_, credentials_->channel(), peer_channel_arguments()));
+// With the current certificates. An open stream keeps its own.
+std::unique_ptr<Epochs::Stub> Transport::stub_of(const std::string& address) {
+  return Epochs::NewStub(
+      grpc::CreateCustomChannel(address, credentials_->channel(), peer_channel_arguments()));
 }
+
+void Transport::open_channel() { stub_ = stub_of(address_); }
 
 void Transport::renew(const Credentials::Renewed& renewed) {
   if (!credentials_->use(renewed)) return;
@@ -490,14 +530,19 @@ void Transport::join() {
   join_at_ = kNever;
   if (is_ending_ || term_ == 0) return;
   ++tries_;
+  links_.push_back(std::make_unique<LinkStream>(*stub_, letters_, hello(), link_events_));
+  link_ = links_.back().get();
+}
+
+Hello Transport::hello() const {
   Hello hello;
   hello.set_protocol(kEpochProtocol);
   hello.set_name(options_.name);
   hello.set_incarnation(options_.incarnation);
   hello.set_term(term_);
   hello.set_partition(options_.terms.partition == Partition::kLast ? Hello::LAST : Hello::SAFE);
-  links_.push_back(std::make_unique<LinkStream>(*stub_, letters_, hello, link_events_));
-  link_ = links_.back().get();
+  hello.set_address(address());
+  return hello;
 }
 
 void Transport::link_frame(const Frame& frame) {
@@ -511,7 +556,14 @@ void Transport::link_frame(const Frame& frame) {
     retry_ = kRetryMin;
     why_.clear();
     said_.clear();
+    if (frame.hello().member() != 0) relay_.joined(hello(), frame.hello().member());
     return listener_.joined(link_state());
+  }
+  if (frame.has_route()) return relay_.route(frame.route().address(), host::now());
+  if (frame.has_bundle()) {
+    if (relay_.down(view_of(frame.bundle()))) return;
+    say_once("cluster: the leader sent a malformed bundle");
+    return link_->close();
   }
   auto message = decode(view_of(frame.message()));
   if (!message) {
@@ -519,12 +571,20 @@ void Transport::link_frame(const Frame& frame) {
         fmt::format("cluster: the leader sent a malformed message: {}", message.error().message()));
     return link_->close();
   }
-  listener_.received(term_, frame.course(), std::move(*message));
+  relay_.answered(frame.course(), *message, EpochWay::Way::kLeader);
+  heard(frame.course(), std::move(*message));
+}
+
+// From the leader, or from it by a relay.
+void Transport::heard(const std::string& course, EpochMessage message) {
+  unheard_since_ = kNever;
+  listener_.received(term_, course, std::move(message));
 }
 
 void Transport::link_ended(LinkStream& link, const grpc::Status& status) {
   if (&link != link_) return;
   link_ = nullptr;
+  relay_.left();
   unheard_since_ = kNever;
   is_refused_ = is_refusal(status.error_code());
   const std::string reason = printable_error(status.error_message());
@@ -544,7 +604,9 @@ void Transport::say_once(const std::string& line) {
 void Transport::pass_on(std::uint32_t term, const std::string& course,
                         const EpochMessage& message) {
   if (term != term_ || link_ == nullptr || !link_->is_joined) return;
-  link_->send(frame_of(course, message));
+  if (!relay_.send(course, message, host::now())) {
+    link_->send(frame_of_bytes(course, encode(message)));
+  }
   if (std::holds_alternative<Ready>(message) && unheard_since_ == kNever) {
     unheard_since_ = host::now();
   }

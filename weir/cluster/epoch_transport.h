@@ -8,6 +8,9 @@
 //                 <--received-- link <==========                |
 //   membership    --follow(), lead(), stop_leading(), confirm(), set_limits(), set_known()--'
 //
+// In a cluster of more than `fanout` servers some are relays (relay_role_grpc.h): members send
+// their messages to them, and use the stream to the leader only if a relay does not answer.
+//
 // A server that looks for a leader greets all registered servers, and each counts the servers that
 // it is connected to (connections.h).
 //
@@ -31,6 +34,7 @@
 #include "weir/base/time.h"
 #include "weir/cluster/cluster_leader.h"
 #include "weir/cluster/connections.h"
+#include "weir/coordinate/epoch_tree.h"
 #include "weir/coordinate/message.h"
 #include "weir/coordinate/slices.h"
 
@@ -42,10 +46,14 @@ class EpochTransport {
     std::string name;
     std::uint64_t incarnation = 0;  // differs with every start of the server
     std::string listen;             // ADDRESS:PORT
-    std::string tls_directory;      // see credentials.h; empty: plain text
+    // Where other members reach it, if not there; port 0 stands for the port of `listen`.
+    std::string address = {};
+    std::string tls_directory;  // see credentials.h; empty: plain text
     SliceTerms terms = {};
     // Time limit for the first message of a stream; a peer that sends none is not a member.
     Nanoseconds hello_time = std::chrono::seconds{10};
+    // Members that are served directly; larger clusters form a tree.
+    std::size_t fanout = EpochTree::kFanout;
   };
   struct LinkState {
     bool is_joined = false;
@@ -78,6 +86,8 @@ class EpochTransport {
 
   // The port the kernel chose for port 0.
   virtual std::uint16_t port() const = 0;
+  // Where the other members reach it.
+  virtual std::string address() const = 0;
 
   // Reads and checks the certificates on disk. Calling the result makes new streams use them, in
   // both directions. Open streams continue.

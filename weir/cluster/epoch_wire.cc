@@ -18,6 +18,7 @@ void to_wire(const serve::LeaderStatus& status, DescribeReply& reply) {
   reply.set_round_median_ns(status.round_median.count());
   reply.set_round_p99_ns(status.round_p99.count());
   reply.set_waits_for_reports(status.waits_for_reports);
+  reply.set_bundles(status.bundles);
   for (const serve::MemberStatus& one : status.members) {
     DescribeReply::Member& member = *reply.add_members();
     member.set_name(one.name);
@@ -48,7 +49,8 @@ serve::LeaderStatus from_wire(const DescribeReply& reply) {
                              .garbage = reply.garbage(),
                              .round_median = Nanoseconds{reply.round_median_ns()},
                              .round_p99 = Nanoseconds{reply.round_p99_ns()},
-                             .waits_for_reports = reply.waits_for_reports()};
+                             .waits_for_reports = reply.waits_for_reports(),
+                             .bundles = reply.bundles()};
   status.members.reserve(static_cast<std::size_t>(reply.members_size()));
   for (const DescribeReply::Member& one : reply.members()) {
     serve::MemberStatus member{.name = one.name(), .is_joined = one.is_joined()};

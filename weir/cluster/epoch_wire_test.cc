@@ -16,7 +16,8 @@ TEST(EpochWire, CarriesWhatALeaderTells) {
                            .refused = 2,
                            .garbage = 4,
                            .round_median = std::chrono::milliseconds{5},
-                           .round_p99 = std::chrono::milliseconds{9}};
+                           .round_p99 = std::chrono::milliseconds{9},
+                           .bundles = 11};
   told.members.push_back(
       {.name = "b", .is_joined = true, .slices = {{"ost_io/r/ops", 500, false}}});
   told.courses.push_back({"ost_io", 7, 6, 5, 4});
@@ -29,6 +30,7 @@ TEST(EpochWire, CarriesWhatALeaderTells) {
   EXPECT_EQ(back.evictions, 1U);
   EXPECT_EQ(back.refused, 2U);
   EXPECT_EQ(back.garbage, 4U);
+  EXPECT_EQ(back.bundles, 11U);
   EXPECT_EQ(back.round_median, std::chrono::milliseconds{5});
   EXPECT_EQ(back.round_p99, std::chrono::milliseconds{9});
   ASSERT_EQ(back.members.size(), 1U);

@@ -45,7 +45,7 @@ const std::array<Part, 13>& parts() {
       {"cluster",
        {"name", "etcd", "listen", "advertise", "prefix", "epoch", "timeout", "lease", "user",
         "password_file", "tls_directory", "etcd_tls_directory", "state", "start_without",
-        "start_rate", "partition", "insecure"}},
+        "start_rate", "partition", "socket", "insecure"}},
       {"tls", {"mode", "directory", "verify_clients"}},
       {"lock",
        {"listen", "state", "limit", "preset", "lease", "grace", "policy", "rules", "insecure"}},
@@ -621,6 +621,7 @@ void read_cluster(const TomlTable& table, serve::ClusterOptions& cluster) {
   read_cluster_addresses(table, cluster);
   read_cluster_start(table, cluster);
   read_partition(table, cluster);
+  cluster.socket = bounded_text(table, "socket", Bounds::kPathMax);
 }
 
 void read_blocks(const TomlTable& table, BlockSizes& blocks) {

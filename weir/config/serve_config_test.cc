@@ -89,6 +89,7 @@ start_without = "rate"
 start_rate = 500
 partition = "last"
 insecure = true
+socket = "/run/weir/epochs"
 [lock]
 listen = "10.0.0.1:5"
 state = "/s"
@@ -214,6 +215,7 @@ TEST(ServeConfig, ReadsEveryKeyOfTheServer) {
                                                     .start_without = StartWithout::kRate,
                                                     .start_rate = 500,
                                                     .partition = Partition::kLast,
+                                                    .socket = "/run/weir/epochs",
                                                     .insecure = true}));
   EXPECT_TRUE(options.lock.insecure);
   EXPECT_EQ(options.limits, (serve::ServeLimits{.connections = 10,

@@ -40,6 +40,12 @@ struct Server {
   void send(int count, std::int64_t ms) {
     for (int i = 0; i < count; ++i) target.admit(requests.emplace_back(), Head::kRegular, at(ms));
   }
+  void grant(std::uint64_t rate) {
+    const ClassSlice slice{.rule = "wide",
+                           .key = std::nullopt,
+                           .slice = {.ops = Rate::per_second(rate), .bytes = std::nullopt}};
+    target.set_slices({&slice, 1}, at(0));
+  }
   int served(std::int64_t ms) {
     int count = 0;
     for (;;) {
@@ -341,16 +347,30 @@ TEST(ClusterRules, TheNameOfASliceSaysWhichLimitItIsOf) {
 TEST(RuleGauge, CountsWhatWasServedAndWhatWaits) {
   Server server;
   const RuleView& rules = *server.target.rules(Head::kRegular);
-  const ClassSlice slice{.rule = "wide",
-                         .key = std::nullopt,
-                         .slice = {.ops = Rate::per_second(1000), .bytes = std::nullopt}};
-  server.target.set_slices({&slice, 1}, at(0));
+  server.grant(1000);
   RuleGauge gauge("wide", at(0));
   server.send(5, 0);
   EXPECT_EQ(gauge.measure(rules, at(10)).ops, 500 * kMilli);
   const int served = server.served(20);
   EXPECT_GT(served, 0);
-  EXPECT_EQ(gauge.measure(rules, at(20)).ops, 500 * kMilli);
+  server.send(served, 20);
+  EXPECT_EQ(gauge.measure(rules, at(20)).ops, (served + 5) * 100 * kMilli) << "as many came";
+}
+
+// The requests of a load that has ended are not counted again when they are served.
+TEST(RuleGauge, SeesTheEndOfALoadInTheNextEpoch) {
+  Server server;
+  const RuleView& rules = *server.target.rules(Head::kRegular);
+  server.grant(1000);
+  RuleGauge gauge("wide", at(0));
+  server.send(5, 0);
+  const int served = server.served(2);
+  EXPECT_LT(served, 5);
+  EXPECT_EQ(gauge.measure(rules, at(10)).ops, 500 * kMilli);
+  EXPECT_EQ(server.served(15), 5 - served);
+  EXPECT_EQ(gauge.measure(rules, at(20)).ops, 0) << "nothing came";
+  server.send(1, 21);
+  EXPECT_EQ(gauge.measure(rules, at(30)).ops, 100 * kMilli);
 }
 
 // Demand beyond the limit cannot be used, and long queues take long to count.

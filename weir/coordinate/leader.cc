@@ -6,8 +6,14 @@
 #include <utility>
 
 #include "weir/base/assert.h"
+#include "weir/coordinate/bytes.h"
 
 namespace weir {
+namespace {
+
+constexpr std::size_t kLengthSize = 4;
+
+}  // namespace
 
 EpochLeader::EpochLeader(Options options) : options_(std::move(options)) {
   WEIR_ASSERT(options_.term >= 1 && options_.term <= kTermMax, options_.term);
@@ -19,6 +25,14 @@ void EpochLeader::receive(MemberId from, const EpochMessage& message, Instant no
   if (const auto* const ready = std::get_if<Ready>(&message)) on_ready(from, *ready, now);
   if (const auto* const taken = std::get_if<Taken>(&message)) on_taken(from, *taken);
   if (const auto* const leave = std::get_if<Leave>(&message)) on_leave(from, *leave, now);
+}
+
+bool EpochLeader::has_received(MemberId member, const EpochMessage& message) const {
+  const auto* const ready = std::get_if<Ready>(&message);
+  if (ready == nullptr) return true;
+  const auto known = answered_.find(member);
+  if (known == answered_.end() || ready->serial > known->second.serial) return false;
+  return ready->serial < known->second.serial || !known->second.answer;
 }
 
 // Whether the member names an epoch that it cannot be in.
@@ -47,7 +61,7 @@ void EpochLeader::on_ready(MemberId from, const Ready& ready, Instant now) {
     evict(from, now);
     return refuse(from, ready.serial, ESTALE);
   }
-  if (ready.data.size() > kEpochDataMax) {
+  if (ready.data.size() > data_max()) {
     ++counters_.refused;
     evict(from, now);
     return refuse(from, ready.serial, EMSGSIZE);
@@ -58,12 +72,17 @@ void EpochLeader::on_ready(MemberId from, const Ready& ready, Instant now) {
     return refuse(from, ready.serial, EBADMSG);
   }
   Member& member = members_[from];
-  if (!member.is_ready) ++ready_;
+  if (!member.is_ready) {
+    ++ready_;
+  } else {
+    gathered_ -= kLengthSize + member.data.size();
+  }
   member = {.is_ready = true,
             .timeout = ready.timeout,
             .epoch = ready.epoch,
             .data = ready.data,
             .unconfirmed = std::nullopt};
+  gathered_ += kLengthSize + ready.data.size();
   if (options_.swab && ready.order != native_order()) options_.swab(member.data);
   round_timeout_ = std::max(round_timeout_, ready.timeout);
   begin_closing(now);
@@ -99,7 +118,10 @@ void EpochLeader::refuse(MemberId to, std::uint64_t serial, int error) {
 bool EpochLeader::remove(MemberId member) {
   const auto found = members_.find(member);
   if (found == members_.end()) return false;
-  if (found->second.is_ready) --ready_;
+  if (found->second.is_ready) {
+    --ready_;
+    gathered_ -= kLengthSize + found->second.data.size();
+  }
   members_.erase(found);
   round_timeout_ = Nanoseconds{0};
   for (const auto& [id, other] : members_) {
@@ -138,7 +160,19 @@ void EpochLeader::close_if_all(Instant now) {
   if (!members_.empty() && ready_ == members_.size()) close(now);
 }
 
+std::size_t EpochLeader::data_max() const {
+  if (!options_.gathers) return kEpochDataMax;
+  return kEpochDataMax - std::min(kEpochDataMax, gathered_ + kLengthSize);
+}
+
+EpochBytes EpochLeader::gather() const {
+  ByteWriter out;
+  for (const auto& [id, member] : members_) out.stretch(member.data);
+  return out.take();
+}
+
 EpochBytes EpochLeader::reduce() const {
+  if (options_.gathers) return gather();
   if (!options_.combine || members_.empty()) return {};
   auto member = members_.begin();
   EpochBytes all = member->second.data;
@@ -158,6 +192,9 @@ void EpochLeader::close(Instant now) {
   ++count_;
   ++counters_.rounds;
   counters_.last_round = now - first_signal_;
+  const Nanoseconds cycle = closed_at_ == kNever ? Nanoseconds{0} : now - closed_at_;
+  closed_at_ = now;
+  resend_ = std::max(options_.resend, std::min(2 * cycle, round_timeout_ / 2));
   if (options_.payload != nullptr) options_.payload->close(now);
   Start start{.epoch = epoch(),
               .timeout = round_timeout_,
@@ -174,12 +211,13 @@ void EpochLeader::close(Instant now) {
     member.epoch = start.epoch;
     member.unconfirmed = start;
     member.confirm_by = now + start.timeout;
-    member.resend_at = now + options_.resend;
+    member.resend_at = now + resend_;
     member.data.clear();
     out_.push_back({id, start});
   }
   ready_ = 0;
-  wake_by(now + std::min(start.timeout, options_.resend));
+  gathered_ = 0;
+  wake_by(now + std::min(start.timeout, resend_));
   state_ = State::kWaiting;
 }
 
@@ -197,7 +235,7 @@ void EpochLeader::evict_silent(Instant now) {
 void EpochLeader::repeat_starts(Instant now) {
   for (auto& [id, member] : members_) {
     if (member.resend_at > now) continue;
-    member.resend_at = now + options_.resend;
+    member.resend_at = now + resend_;
     out_.push_back({id, *member.unconfirmed});
   }
 }

@@ -17,9 +17,9 @@
 // Messages may be lost, late, duplicated and out of order: a repeated Ready gets the same answer
 // again, and Starts are repeated until they are confirmed.
 //
-// Bounds: kEpochMembersMax members, kEpochDataMax of data each; refusals are counted. Cost of a
-// round: one combine for each member. Time is an argument, of one monotonic clock. One owner,
-// no locks.
+// Bounds: kEpochMembersMax members, kEpochDataMax of data each, or of all together if they are
+// gathered; refusals are counted. Cost of a round: one combine for each member. Time is an
+// argument, of one monotonic clock. One owner, no locks.
 #pragma once
 
 #include <cstdint>
@@ -39,11 +39,14 @@ class EpochLeader {
   enum class State : std::uint8_t { kIdle, kWaiting, kClosing };
 
   struct Options {
-    std::uint32_t term = 1;                 // 1 ... kTermMax; no two leaders have the same
-    EpochCombine combine;                   // none: the data is not used and is dropped
-    EpochSwab swab = {};                    // for opaque data
+    std::uint32_t term = 1;  // 1 ... kTermMax; no two leaders have the same
+    EpochCombine combine;    // none: the data is not used and is dropped
+    bool gathers = false;    // instead: all data in the order of members, each with its length
+    EpochSwab swab = {};     // for opaque data
     LeaderRoundPayload* payload = nullptr;  // outlives the leader
-    Nanoseconds resend = std::chrono::milliseconds{20};  // of a Start that is not confirmed
+    // Of a Start that is not confirmed, by the next Ready or by Taken. Twice the time between the
+    // last rounds if that is longer, and then at most half of the timeout.
+    Nanoseconds resend = std::chrono::milliseconds{20};
   };
   struct Counters {
     std::uint64_t rounds = 0;
@@ -76,6 +79,9 @@ class EpochLeader {
   }
   // Evicts a member whose message could not be decoded, or whose connection violated the protocol.
   void evict(MemberId member, Instant now);
+
+  // Whether it has received this call of the member and not answered it yet, or a later one.
+  bool has_received(MemberId member, const EpochMessage& message) const;
 
   State state() const { return state_; }
   std::int64_t epoch() const { return epoch_number(options_.term, count_); }
@@ -116,6 +122,8 @@ class EpochLeader {
   void close_if_all(Instant now);
   void close(Instant now);
   EpochBytes reduce() const;
+  EpochBytes gather() const;
+  std::size_t data_max() const;
   void follow_absence(Instant now);
   void evict_silent(Instant now);
   void repeat_starts(Instant now);
@@ -130,8 +138,11 @@ class EpochLeader {
   std::map<MemberId, Member> members_;     // ordered, so that rounds are reproducible
   std::map<MemberId, Answered> answered_;  // the last call of every member that was ever seen
   std::size_t ready_ = 0;                  // members that have signalled
+  std::size_t gathered_ = 0;               // bytes of their data, with lengths
   Instant first_signal_{};
   Nanoseconds round_timeout_{0};  // the largest of all members
+  Instant closed_at_ = kNever;    // the last round
+  Nanoseconds resend_{0};         // of its Starts
   Instant wake_ = kNever;         // nothing is due before
   Instant confirmed_until_ = kNever;
   Counters counters_;

@@ -223,5 +223,63 @@ TEST(EpochLeader, TheReductionIsIndependentOfOrder) {
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
+// For the way of an answer: a call that waits for others says nothing about it.
+TEST(EpochLeader, KnowsCallsThatWaitForTheirAnswer) {
+  Round round;
+  const auto call = [](std::uint64_t serial) {
+    return Ready{.epoch = kFirstEpoch, .serial = serial, .data = {}, .claim = {}};
+  };
+  EXPECT_FALSE(round.leader.has_received(1, call(1)));
+  round.ready(1, kFirstEpoch, 0);
+  EXPECT_FALSE(round.leader.has_received(1, call(1))) << "answered: the answer was lost";
+  round.ready(2, kFirstEpoch, 1);
+  EXPECT_TRUE(round.leader.has_received(2, call(1))) << "it waits for 1";
+  EXPECT_FALSE(round.leader.has_received(2, call(2)));
+  EXPECT_TRUE(round.leader.has_received(2, Taken{1, 1}));
+}
+
+// Opaque data of all, in the order of members; what has no room is refused.
+TEST(EpochLeader, GathersTheDataOfAllWithTheirLengths) {
+  Round round({.term = 5, .gathers = true});
+  round.ready(2, kFirstEpoch, 0, {});
+  round.ready(1, kFirstEpoch, 1, {7});
+  round.ready(2, epoch_number(5, 1), 2, {8, 9});
+  const EpochBytes& all = std::get<Start>(round.answers.at(2)).data;
+  ASSERT_EQ(all.size(), 4U + 8 + 4 + 16);
+  EXPECT_EQ(all[3], std::byte{8});
+  EXPECT_EQ(all[4 + 7], std::byte{7});
+  EXPECT_EQ(all[12 + 3], std::byte{16});
+  const EpochVector half(kVectorMax / 2 - 1);
+  round.ready(1, epoch_number(5, 2), 3, half);
+  round.ready(3, kFirstEpoch, 4, half);
+  EXPECT_EQ(round.told(3), 0);
+  round.ready(4, kFirstEpoch, 5, half);
+  EXPECT_EQ(round.told(4), -EMSGSIZE);
+  round.ready(2, epoch_number(5, 2), 6, {});
+  EXPECT_EQ(round.told(3), epoch_number(5, 3)) << "the others go on";
+}
+
+// With long rounds an answer takes longer than the usual 20 ms.
+TEST(EpochLeader, RepeatsStartsLessOftenWhenRoundsAreLong) {
+  Round round;
+  const auto is_repeated_at = [&](std::int64_t ms) {
+    const int before = round.sent;
+    round.tick(ms - 1);
+    EXPECT_EQ(round.sent, before) << ms;
+    round.tick(ms);
+    return round.sent == before + 1;
+  };
+  round.ready(1, kFirstEpoch, 0);
+  EXPECT_TRUE(is_repeated_at(20));
+  round.ready(1, epoch_number(5, 1), 30);
+  EXPECT_TRUE(is_repeated_at(80)) << "half of the timeout";
+  round.ready(1, epoch_number(5, 2), 85);
+  round.ready(1, epoch_number(5, 3), 100);
+  EXPECT_TRUE(is_repeated_at(130)) << "twice the time between the last rounds";
+  round.ready(1, epoch_number(5, 4), 135);
+  round.ready(1, epoch_number(5, 5), 140);
+  EXPECT_TRUE(is_repeated_at(160));
+}
+
 }  // namespace
 }  // namespace weir

@@ -25,12 +25,16 @@ void EpochMember::next_epoch(std::int64_t current, EpochBytes data, EpochCallbac
               .claim = {}};
   if (options_.payload != nullptr) ready.claim = options_.payload->claim(now);
   const Nanoseconds patience = std::max(options_.timeout, told_timeout_) + options_.grace;
+  const Nanoseconds resend =
+      std::max(options_.resend, std::min(4 * answer_time_, options_.timeout / 2));
+  owed_.reset();  // this message confirms it
   out_.emplace_back(ready);
-  call_ = Call{std::move(ready), std::move(callback), now + options_.resend, now + patience};
+  call_ = Call{std::move(ready), std::move(callback), now, resend, now + resend, now + patience};
 }
 
 void EpochMember::last_epoch(std::int64_t current, Instant /*now*/) {
   call_.reset();
+  owed_.reset();
   out_.emplace_back(Leave{current < 0 ? kFirstEpoch : current, serial_++});
 }
 
@@ -51,33 +55,46 @@ void EpochMember::receive(const EpochMessage& message, Instant now) {
 
 void EpochMember::on_start(const Start& start, Instant now) {
   const bool is_again = start.serial == started_serial_ && start.epoch == epoch_;
-  if (is_again) out_.emplace_back(Taken{start.epoch, start.serial});
+  // After another call it is an old copy: the leader has that call, or will get it.
+  if (is_again && !call_) {
+    owed_.reset();
+    out_.emplace_back(Taken{start.epoch, start.serial});
+  }
   if (!call_ || start.serial != call_->ready.serial || start.epoch <= epoch_) return;
   EpochBytes data = start.data;
   if (options_.swab && start.order != native_order()) options_.swab(data);
   epoch_ = start.epoch;
   started_serial_ = start.serial;
   told_timeout_ = start.timeout;
+  answer_time_ = now - call_->called_at;
   // An invalid grant is dropped, and the previous one expires.
   if (options_.payload != nullptr) (void)options_.payload->granted(start.grant, now);
-  out_.emplace_back(Taken{start.epoch, start.serial});
+  owed_ = Owed{{start.epoch, start.serial}, now + kConfirmWithin};
   finish(start.epoch, data, now);
 }
 
 void EpochMember::tick(Instant now) {
+  if (owed_ && owed_->due <= now) {
+    out_.emplace_back(owed_->taken);
+    owed_.reset();
+  }
   if (!call_) return;
   if (call_->give_up_at <= now) return finish(-ETIMEDOUT, {}, now);
   if (call_->resend_at > now) return;
-  call_->resend_at = now + options_.resend;
+  call_->resend_after *= 2;
+  call_->resend_at = now + call_->resend_after;
   out_.emplace_back(call_->ready);
 }
 
 Instant EpochMember::next_wake() const {
-  return call_ ? std::min(call_->resend_at, call_->give_up_at) : kNever;
+  const Instant confirm = owed_ ? owed_->due : kNever;
+  return call_ ? std::min({call_->resend_at, call_->give_up_at, confirm}) : confirm;
 }
 
 void EpochMember::lose_leader(Instant now) {
   told_timeout_ = Nanoseconds{0};
+  answer_time_ = Nanoseconds{0};
+  owed_.reset();
   if (options_.payload != nullptr) options_.payload->lost();
   if (call_) finish(-ENOTCONN, {}, now);
 }

@@ -4,9 +4,14 @@
 // leader. It repeats Ready until it is answered, accepts only increasing epochs, and calls
 // back once:
 //
-//   next_epoch --> Ready, again every `resend` ----> Start   -> callback(epoch, reduced), Taken
+//   next_epoch --> Ready, again after `resend` ----> Start   -> callback(epoch, reduced)
 //                                              |---> Refuse  -> callback(-ESTALE ...)
 //                                              '---> nothing -> callback(-ETIMEDOUT)
+//
+// A Start is confirmed by the next Ready, or by Taken if that is not sent within kConfirmWithin,
+// which is before the leader would repeat it. The time until a Ready is repeated doubles with every
+// repetition, and is at least four times what the last answer took, up to half of the timeout: a
+// busy leader must not get more messages because it is busy.
 //
 // The callback is called at most max(timeout, the last known timeout of the round) + grace after
 // the call. After an error the scheduler continues alone and calls again with kFirstEpoch.
@@ -29,6 +34,8 @@ namespace weir {
 
 class EpochMember final : public EpochHandler {
  public:
+  static constexpr Nanoseconds kConfirmWithin = std::chrono::milliseconds{15};
+
   struct Options {
     Nanoseconds timeout = std::chrono::milliseconds{100};  // a slower member is evicted
     Nanoseconds grace = std::chrono::milliseconds{50};     // for message delays
@@ -61,8 +68,14 @@ class EpochMember final : public EpochHandler {
   struct Call {
     Ready ready;
     EpochCallback callback;
+    Instant called_at;
+    Nanoseconds resend_after;
     Instant resend_at;
     Instant give_up_at;
+  };
+  struct Owed {
+    Taken taken;
+    Instant due;
   };
 
   void on_start(const Start& start, Instant now);
@@ -73,7 +86,9 @@ class EpochMember final : public EpochHandler {
   std::uint64_t started_serial_ = 0;  // of the last call that a Start answered
   std::int64_t epoch_ = 0;
   Nanoseconds told_timeout_{0};
+  Nanoseconds answer_time_{0};  // of the last call that was answered
   std::optional<Call> call_;
+  std::optional<Owed> owed_;  // a Start that is not confirmed yet
   std::vector<EpochMessage> out_;
 };
 

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "weir/coordinate/leader.h"
 #include "weir/coordinate/vectors.h"
 
 namespace weir {
@@ -53,7 +54,50 @@ TEST(EpochMember, CallsBackOnceForAnEpoch) {
   caller.start(7, serial, 2);
   caller.start(8, serial, 2);
   EXPECT_EQ(caller.callbacks, (std::vector<std::int64_t>{7}));
-  EXPECT_EQ(caller.member.take_outgoing().size(), 2U) << "each Start for it is confirmed";
+  EXPECT_EQ(caller.member.take_outgoing().size(), 1U) << "a Start that is repeated is confirmed";
+}
+
+TEST(EpochMember, TheNextReadyConfirmsAStart) {
+  Caller caller;
+  caller.call(kFirstEpoch, 0);
+  caller.start(7, caller.sent_serial(), 1);
+  EXPECT_TRUE(caller.member.take_outgoing().empty());
+  caller.call(7, 10);
+  EXPECT_EQ(caller.member.take_outgoing().size(), 1U);
+  caller.member.tick(at(16));
+  EXPECT_TRUE(caller.member.take_outgoing().empty());
+}
+
+TEST(EpochMember, WithoutAnotherCallAStartIsConfirmedBeforeItIsRepeated) {
+  Caller caller;
+  caller.call(kFirstEpoch, 0);
+  caller.start(7, caller.sent_serial(), 1);
+  EXPECT_EQ(caller.member.next_wake(), at(16));
+  EXPECT_LT(EpochMember::kConfirmWithin, EpochLeader::Options{}.resend);
+  caller.member.tick(at(16));
+  const auto out = caller.member.take_outgoing();
+  ASSERT_EQ(out.size(), 1U);
+  EXPECT_EQ(std::get<Taken>(out[0]).epoch, 7);
+  EXPECT_EQ(caller.member.next_wake(), kNever);
+  caller.member.tick(at(100));
+  EXPECT_TRUE(caller.member.take_outgoing().empty());
+}
+
+// A leader that is slow for a moment is not sent more because of that.
+TEST(EpochMember, RepeatsLessOftenTheLongerItWaits) {
+  Caller caller;
+  caller.call(kFirstEpoch, 0);
+  const std::uint64_t serial = caller.sent_serial();
+  std::vector<std::int64_t> sent;
+  for (std::int64_t ms = 1; ms < 150; ++ms) {
+    caller.member.tick(at(ms));
+    if (!caller.member.take_outgoing().empty()) sent.push_back(ms);
+  }
+  EXPECT_EQ(sent, (std::vector<std::int64_t>{20, 60, 140}));
+  caller.start(7, serial, 149);
+  caller.call(7, 200);
+  (void)caller.member.take_outgoing();
+  EXPECT_EQ(caller.member.next_wake(), at(250)) << "answers take long: half of the timeout";
 }
 
 TEST(EpochMember, TakesOnlyEpochsThatGrow) {

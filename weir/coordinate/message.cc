@@ -149,4 +149,17 @@ Result<EpochMessage> decode(EpochView bytes) {
   return message;
 }
 
+std::optional<std::int64_t> started_epoch(EpochView bytes) {
+  ByteReader in(bytes);
+  const bool is_known =
+      in.get<std::uint32_t>() == kMagic && in.get<std::uint16_t>() == kEpochProtocol;
+  const auto kind = in.get<std::uint8_t>();
+  (void)in.get<std::uint8_t>();
+  const auto epoch = in.get<std::int64_t>();
+  if (!is_known || kind != static_cast<std::uint8_t>(Kind::kStart) || epoch <= 0) {
+    return std::nullopt;
+  }
+  return epoch;
+}
+
 }  // namespace weir

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <variant>
 
 #include "weir/base/result.h"
@@ -73,5 +74,7 @@ EpochBytes encode(const EpochMessage& message);
 // Exactly one message. EPROTONOSUPPORT: another version; EMSGSIZE: too long; EBADMSG: any
 // other error.
 Result<EpochMessage> decode(EpochView bytes);
+// The epoch of a Start, without reading all of it; none for other messages.
+std::optional<std::int64_t> started_epoch(EpochView bytes);
 
 }  // namespace weir

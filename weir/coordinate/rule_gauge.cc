@@ -9,6 +9,8 @@
 namespace weir {
 namespace {
 
+constexpr std::uint64_t kLongQueue = 2;  // requests
+
 std::int64_t per_second(std::uint64_t count, Nanoseconds time) {
   using Wide = unsigned __int128;
   const Wide rate = Wide{count} * kMilli * 1'000'000'000 / static_cast<std::uint64_t>(time.count());
@@ -34,13 +36,21 @@ RuleGauge::Demand RuleGauge::measure(const RuleView& rules, Instant now) {
   return measure(all, now);
 }
 
+// What came, and what has waited all the time.
+std::uint64_t RuleGauge::needed(Count& last, const Count& now, bool was_long) {
+  const std::uint64_t all = since(last.served, now.served) + now.waiting;
+  const std::uint64_t ended = was_long ? since(now.waiting, last.waiting) : 0;
+  last = now;
+  return since(ended, all);
+}
+
 RuleGauge::Demand RuleGauge::measure(const ClassLoad& load, Instant now) {
   const Nanoseconds time = time_to(now);
-  const std::uint64_t served = std::exchange(served_, load.served);
-  const std::uint64_t served_bytes = std::exchange(served_bytes_, load.served_bytes);
+  const bool was_long = ops_.waiting >= kLongQueue;
   last_ = now;
-  return {.ops = per_second(since(served, load.served) + load.waiting, time),
-          .bytes = per_second(since(served_bytes, load.served_bytes) + load.waiting_bytes, time)};
+  return {
+      .ops = per_second(needed(ops_, {load.served, load.waiting}, was_long), time),
+      .bytes = per_second(needed(bytes_, {load.served_bytes, load.waiting_bytes}, was_long), time)};
 }
 
 }  // namespace weir

@@ -62,6 +62,7 @@ struct LeaderStatus {
   Nanoseconds round_p99{0};
   // Slices without an end: what members have not reported to this leader cannot be divided.
   bool waits_for_reports = false;
+  std::uint64_t bundles = 0;               // messages of relays
   std::vector<MemberStatus> members = {};  // without the information from etcd
   std::vector<CourseStatus> courses = {};  // all except that of slices
 };

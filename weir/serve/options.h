@@ -263,6 +263,7 @@ struct ClusterOptions {
     kLast,  // its last slice, which no other server gets
   };
   Partition partition = Partition::kSafe;
+  std::string socket;     // for schedulers of other programs, see local_epochs.h; empty: none
   bool insecure = false;  // do not warn about plain text on the network, see plain_text.h
 
   bool is_on() const { return !name.empty(); }

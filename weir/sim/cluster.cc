@@ -2,11 +2,16 @@
 #include "weir/sim/cluster.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <utility>
 
 #include "weir/base/assert.h"
 #include "weir/base/rng.h"
+#include "weir/coordinate/bytes.h"
+#include "weir/coordinate/epoch_bundle.h"
+#include "weir/coordinate/epoch_relay.h"
+#include "weir/coordinate/epoch_tree.h"
 #include "weir/coordinate/leader.h"
 #include "weir/coordinate/member.h"
 #include "weir/coordinate/message.h"
@@ -26,6 +31,9 @@ constexpr Nanoseconds kKeepAlive = milliseconds{50};
 constexpr Nanoseconds kLateSlack = milliseconds{20};
 // Larger clusters are checked only now and then.
 constexpr std::size_t kAlwaysChecked = 64;
+// A leader takes the stream of a member that is silent for so long for broken.
+constexpr Nanoseconds kSilence = milliseconds{400};
+constexpr Nanoseconds kJoining = std::chrono::seconds{1};
 
 // Demand that changes at random, for clusters without a load.
 class RandomLoad final : public ServerLoad {
@@ -73,10 +81,12 @@ class Clock {
 
 struct LeaderRole {
   LeaderRole(const SliceLeader::Options& slice_options, std::int64_t limit,
-             EpochLeader::Options options, Instant now)
+             EpochLeader::Options options, Instant now, std::size_t fanout, std::size_t node)
       : slices(
             slice_options, [limit](std::string_view) { return limit; }, now),
         leader(with_payload(std::move(options), slices)),
+        tree(fanout),
+        own(node),
         term(slice_options.term) {}
   static EpochLeader::Options with_payload(EpochLeader::Options options,
                                            LeaderRoundPayload& payload) {
@@ -84,11 +94,38 @@ struct LeaderRole {
     return options;
   }
 
-  // A member signals; the numbers of nodes are those of members.
-  void receive(std::size_t from, const EpochMessage& message, Instant now) {
-    const bool was_known = slices.knows(from);
-    leader.receive(from, message, now);
-    if (!was_known && slices.knows(from)) count_absent();
+  // A member's message comes from itself or a relay; the numbers of nodes are those of members.
+  void receive(std::size_t member, std::size_t from, const EpochMessage& message, Instant now) {
+    if (member == from && member != own) tree.add(member);
+    const bool is_copy = leader.has_received(member, message);
+    if (!tree.came(member, from, is_copy ? EpochTree::Copy::kAgain : EpochTree::Copy::kFirst)) {
+      return;
+    }
+    heard[member] = now;
+    const bool was_known = slices.knows(member);
+    leader.receive(member, message, now);
+    if (!was_known && slices.knows(member)) count_absent();
+  }
+  // False: the relay sent a message that no member may send.
+  bool receive_all(const EpochBundle& bundle, std::size_t from, Instant now) {
+    for (const CarriedMessage& one : bundle) {
+      const auto message = decode(one.message);
+      if (!message) return false;
+      receive(one.member, from, *message, now);
+    }
+    return true;
+  }
+  void break_off(std::size_t member, Instant now) {
+    tree.remove(member);
+    heard.erase(member);
+    leader.evict(member, now);
+  }
+  void drop_silent(Nanoseconds silence, Instant now) {
+    std::vector<std::size_t> silent;
+    for (const auto& [member, at] : heard) {
+      if (member != own && now - at >= silence) silent.push_back(member);
+    }
+    for (const std::size_t member : silent) break_off(member, now);
   }
   void set_known(std::vector<bool> names, std::vector<bool> registered) {
     named = std::move(names);
@@ -111,6 +148,9 @@ struct LeaderRole {
 
   SliceLeader slices;
   EpochLeader leader;
+  EpochTree tree;
+  std::map<std::size_t, Instant> heard;
+  std::size_t own;
   std::uint32_t term;
   std::vector<bool> named;    // by node, from etcd
   std::vector<bool> running;  // of them, registered ones
@@ -136,6 +176,9 @@ class Server final : public EpochUse {
   SliceMember slices;
   EpochMember member;
   EpochParticipant participant;
+  EpochRelay relay;
+  EpochWay way;
+  std::optional<std::size_t> parent;  // its relay
   std::optional<LeaderRole> leading;
   std::size_t leader_node = 0;
   std::uint32_t leader_term = 0;
@@ -170,11 +213,16 @@ struct Event {
     kHeal,
     kBoot,
     kForget,
-    kLeaderDies
+    kLeaderDies,
+    kLeaderStops
   };
+  // What arrives: a message between a member and its leader; one for a relay to carry; several that
+  // are carried up or down; or the relay of a member.
+  enum class Frame : std::uint8_t { kMessage, kForRelay, kUp, kDown, kRoute };
   Instant at;
   std::uint64_t order = 0;
   Kind kind = Kind::kWake;
+  Frame frame = Frame::kMessage;
   std::size_t node = 0;
   std::size_t from = 0;
   std::uint32_t life = 0;  // of its sender or receiver
@@ -208,10 +256,18 @@ class World {
   void boot(std::size_t index);
   void handle(Event& event);
   void deliver(Event& event);
+  void work(const Event& event);
   void wake(std::size_t index);
   void flush(std::size_t index);
+  void flush_member(Server& server);
+  void flush_relay(Server& server);
+  void flush_leader(Server& server);
+  void take_route(Server& server, const EpochBytes& bytes);
   void arm(std::size_t index);
-  void send(std::size_t from, std::size_t to, std::uint32_t term, const EpochMessage& message);
+  void send(std::size_t from, std::size_t to, std::uint32_t term, Event::Frame frame,
+            const EpochBytes& bytes);
+  void send_down(std::size_t from, std::size_t to, std::uint32_t term, EpochBundle bundle);
+  Nanoseconds cost_of(Nanoseconds each, Event::Frame frame, const EpochBytes& bytes) const;
   bool is_connected(std::size_t a, std::size_t b) const {
     return nodes_[a].is_cut == nodes_[b].is_cut;
   }
@@ -224,9 +280,12 @@ class World {
   void fault(const Event& event);
   void die(std::size_t index, Rng& rng);
   void leader_dies();
+  void relays_fail(Rng& rng);
+  void crash(std::size_t index, Instant again);
   void plan_faults();
   void check_slices();
   void check_recovery();
+  std::uint64_t evictions() const;
 
   ClusterOptions options_;
   const ClusterParts& parts_;
@@ -242,6 +301,7 @@ class World {
   std::optional<std::size_t> leader_;
   std::uint32_t leader_life_ = 0;
   std::uint32_t term_ = 0;
+  std::optional<std::uint64_t> early_evictions_;  // while the servers joined
   Instant lease_until_ = instant_at(0);
   std::vector<bool> known_;          // in etcd, by node
   std::vector<Instant> registered_;  // until when
@@ -262,7 +322,8 @@ Server::Server(World& cluster, std::size_t index, std::uint32_t number)
       life(number),
       slices(cluster.parts().holder(cluster.options().terms)),
       member(member_options(cluster, number, slices)),
-      participant(member, *this, cluster.parts().participant({.retry = milliseconds{10}})) {
+      participant(member, *this, cluster.parts().participant({.retry = milliseconds{10}})),
+      relay(index) {
   slices.open(kClassName, cluster.options().limit);
 }
 
@@ -361,14 +422,88 @@ void World::wake(std::size_t index) {
 
 void World::flush(std::size_t index) {
   Server& server = *nodes_[index].server;
+  if (server.leader_term != 0) {
+    flush_member(server);
+    flush_relay(server);
+  } else {
+    (void)server.member.take_outgoing();
+  }
+  if (server.leading) flush_leader(server);
+}
+
+void World::flush_member(Server& server) {
+  const Instant local = nodes_[server.node].clock.local(now_);
   for (const EpochMessage& message : server.member.take_outgoing()) {
-    if (server.leader_term != 0) send(index, server.leader_node, server.leader_term, message);
+    const bool has_relay = server.relay.has_children() || server.parent;
+    const bool is_carried = server.way.of(message, has_relay) == EpochWay::Way::kRelay;
+    const EpochBytes bytes = encode(message);
+    if (is_carried && server.relay.has_children()) {
+      const auto taken = server.relay.up(EpochRelay::kOwn, {server.node, {}, bytes}, local);
+      WEIR_ASSERT(taken.has_value());
+    } else if (is_carried && server.parent) {
+      send(server.node, *server.parent, server.leader_term, Event::Frame::kForRelay, bytes);
+    } else {
+      send(server.node, server.leader_node, server.leader_term, Event::Frame::kMessage, bytes);
+    }
   }
-  if (!server.leading) return;
-  for (const auto& [to, message] : server.leading->leader.take_outgoing()) {
-    send(index, to, server.leading->term, message);
+}
+
+// To its own relay, if that works, or to the leader.
+void World::flush_relay(Server& server) {
+  const Instant local = nodes_[server.node].clock.local(now_);
+  const bool has_relay = server.parent && server.way.last() == EpochWay::Way::kRelay;
+  const std::size_t above = has_relay ? *server.parent : server.leader_node;
+  for (const EpochBundle& part : split_bundle(server.relay.take_up(local))) {
+    ++result_.bundles;
+    send(server.node, above, server.leader_term, Event::Frame::kUp,
+         pack_bundle(parts_.carry(server.node, part)));
   }
-  result_.round_max = std::max(result_.round_max, server.leading->leader.counters().last_round);
+  for (EpochRelay::Down& down : server.relay.take_down()) {
+    if (down.to != EpochRelay::kOwn) {
+      send_down(server.node, down.to - 1, server.leader_term, std::move(down.bundle));
+      continue;
+    }
+    for (const CarriedMessage& one : down.bundle) {
+      const auto message = decode(one.message);
+      WEIR_ASSERT(message.has_value());
+      server.way.answered(*message, EpochWay::Way::kRelay);
+      server.member.receive(*message, local);
+    }
+  }
+}
+
+void World::flush_leader(Server& server) {
+  LeaderRole& role = *server.leading;
+  std::map<std::size_t, EpochBundle> by_way;
+  for (const auto& [to, message] : role.leader.take_outgoing()) {
+    by_way[role.tree.way_to(to)].push_back({to, {}, encode(message)});
+  }
+  for (auto& [way, bundle] : by_way) send_down(server.node, way, role.term, std::move(bundle));
+  for (const EpochTree::Route& route : role.tree.take_changes()) {
+    ByteWriter out;
+    out.put(static_cast<std::uint8_t>(route.parent.has_value()));
+    out.put(static_cast<std::uint64_t>(route.parent.value_or(0)));
+    send(server.node, route.member, role.term, Event::Frame::kRoute, out.take());
+  }
+  result_.round_max = std::max(result_.round_max, role.leader.counters().last_round);
+}
+
+// A bundle with one message for its receiver is that message.
+void World::send_down(std::size_t from, std::size_t to, std::uint32_t term, EpochBundle bundle) {
+  if (bundle.size() == 1 && bundle.front().member == to) {
+    return send(from, to, term, Event::Frame::kMessage, bundle.front().message);
+  }
+  for (const EpochBundle& part : split_bundle(std::move(bundle))) {
+    send(from, to, term, Event::Frame::kDown, pack_bundle(part));
+  }
+}
+
+void World::take_route(Server& server, const EpochBytes& bytes) {
+  ByteReader in(bytes);
+  const bool has_parent = in.get<std::uint8_t>() != 0;
+  const auto parent = static_cast<std::size_t>(in.get<std::uint64_t>());
+  server.parent = has_parent ? std::optional<std::size_t>(parent) : std::nullopt;
+  server.way.renew();
 }
 
 // One wake-up in advance is enough; early ones do no harm.
@@ -377,8 +512,8 @@ void World::arm(std::size_t index) {
   const Server& server = *node.server;
   Instant local = node.load_at;
   if (options_.fixed_slice == 0) {
-    local = std::min(
-        {local, server.participant.next_wake(), server.member.next_wake(), server.keep_alive_at});
+    local = std::min({local, server.participant.next_wake(), server.member.next_wake(),
+                      server.keep_alive_at, server.relay.next_wake()});
   }
   if (server.leading) local = std::min(local, server.leading->leader.next_wake());
   if (server.slices.lease_end() > node.clock.local(now_)) {
@@ -391,17 +526,33 @@ void World::arm(std::size_t index) {
   push({.at = at, .kind = Event::Kind::kWake, .node = index, .life = node.life});
 }
 
-void World::send(std::size_t from, std::size_t to, std::uint32_t term,
-                 const EpochMessage& message) {
+Nanoseconds World::cost_of(Nanoseconds each, Event::Frame frame, const EpochBytes& bytes) const {
+  const bool is_bundle = frame == Event::Frame::kUp || frame == Event::Frame::kDown;
+  const std::int64_t count = is_bundle ? ByteReader(bytes).get<std::uint32_t>() : 0;
+  return each + options_.cost.carried * count;
+}
+
+// A server sends one message after the other.
+void World::send(std::size_t from, std::size_t to, std::uint32_t term, Event::Frame frame,
+                 const EpochBytes& bytes) {
   ++result_.messages;
+  Node& sender = nodes_[from];
+  Instant leaves = now_;
+  if (options_.cost.send > Nanoseconds{0}) {
+    sender.busy_until =
+        std::max(now_, sender.busy_until) + cost_of(options_.cost.send, frame, bytes);
+    leaves = sender.busy_until;
+  }
+  // Streams do not lose messages: a relay that is told only once hears of it.
+  const std::uint32_t loss = frame == Event::Frame::kRoute ? 0 : options_.faults.loss_permille;
   const std::uint64_t copies = rng_.chance(options_.faults.double_permille, 1000) ? 2 : 1;
-  const EpochBytes bytes = encode(message);
   for (std::uint64_t i = 0; i < copies; ++i) {
-    if (rng_.chance(options_.faults.loss_permille, 1000) || !is_connected(from, to)) continue;
+    if (rng_.chance(loss, 1000) || !is_connected(from, to)) continue;
     Nanoseconds after = delay();
-    if (nodes_[from].slow_until > now_) after += milliseconds{20 + rng_.below(100)};
-    push({.at = now_ + after,
+    if (sender.slow_until > now_) after += milliseconds{20 + rng_.below(100)};
+    push({.at = leaves + after,
           .kind = Event::Kind::kArrive,
+          .frame = frame,
           .node = to,
           .from = from,
           .term = term,
@@ -415,11 +566,57 @@ void World::deliver(Event& event) {
   if (node.server == nullptr) return;
   const auto size = static_cast<std::int64_t>(event.bytes.size());
   const Instant begin = std::max({now_, node.busy_until, node.stopped_until});
-  node.busy_until = begin + options_.message_cost + Nanoseconds{size};
+  node.busy_until =
+      begin + cost_of(options_.cost.receive, event.frame, event.bytes) + Nanoseconds{size};
   event.at = node.busy_until;
   event.kind = Event::Kind::kWork;
   event.life = node.life;
   push(std::move(event));
+}
+
+void World::work(const Event& event) {
+  Server& server = *nodes_[event.node].server;
+  const Instant local = nodes_[event.node].clock.local(now_);
+  const bool is_of_its_leader = event.term == server.leader_term;
+  switch (event.frame) {
+    case Event::Frame::kMessage: {
+      const auto message = decode(event.bytes);
+      WEIR_ASSERT(message.has_value());
+      if (std::holds_alternative<Start>(*message) || std::holds_alternative<Refuse>(*message)) {
+        const bool is_direct = event.from == server.leader_node && server.parent;
+        server.way.answered(*message, is_direct ? EpochWay::Way::kLeader : EpochWay::Way::kRelay);
+        server.member.receive(*message, local);
+      } else if (server.leading && server.leading->term == event.term) {
+        server.leading->receive(event.from, event.from, *message, local);
+      }
+      return;
+    }
+    case Event::Frame::kForRelay:
+      if (is_of_its_leader) {
+        (void)server.relay.up(event.from + 1, {event.from, {}, event.bytes}, local);
+      }
+      return;
+    case Event::Frame::kUp: {
+      const auto bundle = read_bundle(event.bytes);
+      if (server.leading && server.leading->term == event.term) {
+        const bool is_valid = bundle && server.leading->receive_all(*bundle, event.from, local);
+        if (!is_valid) server.leading->break_off(event.from, local);
+      } else if (is_of_its_leader && bundle) {
+        for (const CarriedMessage& one : *bundle) {
+          (void)server.relay.up(event.from + 1, one, local);
+        }
+      }
+      return;
+    }
+    case Event::Frame::kDown:
+      if (const auto bundle = read_bundle(event.bytes); bundle && is_of_its_leader) {
+        server.relay.down(*bundle);
+      }
+      return;
+    case Event::Frame::kRoute:
+      if (is_of_its_leader) take_route(server, event.bytes);
+      return;
+  }
 }
 
 void World::handle(Event& event) {
@@ -436,19 +633,9 @@ void World::handle(Event& event) {
   switch (event.kind) {
     case Event::Kind::kArrive:
       return deliver(event);
-    case Event::Kind::kWork: {
-      const auto message = decode(event.bytes);
-      WEIR_ASSERT(message.has_value());
-      const Instant local = node.clock.local(now_);
-      const bool is_answer =
-          std::holds_alternative<Start>(*message) || std::holds_alternative<Refuse>(*message);
-      if (is_answer) {
-        node.server->member.receive(*message, local);
-      } else if (node.server->leading && node.server->leading->term == event.term) {
-        node.server->leading->receive(event.from, *message, local);
-      }
+    case Event::Kind::kWork:
+      work(event);
       return wake(event.node);
-    }
     case Event::Kind::kWake:
       if (node.armed <= now_) node.armed = kNever;
       return wake(event.node);
@@ -465,6 +652,11 @@ void World::handle(Event& event) {
       return;
     case Event::Kind::kLeaderDies:
       return leader_dies();
+    case Event::Kind::kLeaderStops:
+      if (!leader_) return;
+      ++result_.stops;
+      nodes_[*leader_].stopped_until = instant_at(0) + options_.leader_goes_on_at;
+      return;
     case Event::Kind::kBoot:
       if (node.server == nullptr) boot(event.node);
       return;
@@ -525,12 +717,13 @@ void World::start_leading(Server& server, std::uint32_t term, Instant now) {
   leader.combine = checkers_.watched(leader.combine, [this] { return now_; });
   server.leading.emplace(
       parts_.slices({.terms = options_.terms, .term = term, .is_first = term == 1}), options_.limit,
-      std::move(leader), now);
+      std::move(leader), now, options_.fanout, server.node);
 }
 
 void World::stop_leading(Server& server) {
   if (!server.leading) return;
   result_.evictions += server.leading->leader.counters().evictions;
+  result_.rounds += server.leading->leader.counters().rounds;
   server.leading.reset();
 }
 
@@ -550,12 +743,15 @@ void World::etcd_reply(const Event& event) {
     const bool is_sure = options_.terms.partition == Partition::kLast;
     server.leading->leader.confirm(is_sure ? kNever : event.sent + options_.leader_lease * 2 / 3);
     server.leading->set_known(event.names, event.running);
+    server.leading->drop_silent(std::max(kSilence, 4 * options_.epoch), local);
     parts_.confirmed(server.leading->slices, nodes_.size(),
                      [&](std::size_t node) { return is_connected(node, event.node); });
   }
   if (event.term == server.leader_term) return;
   server.leader_term = event.term;
   server.leader_node = event.from;
+  server.parent.reset();
+  server.relay = EpochRelay(server.node);
   server.member.lose_leader(local);
 }
 
@@ -583,8 +779,12 @@ void World::plan_faults() {
   plan(faults.stop_every, 2);
   plan(faults.slow_every, 3);
   plan(faults.death_every, 4);
+  plan(faults.relays_every, 5);
   if (options_.leader_dies_at > Nanoseconds{0}) {
     push({.at = instant_at(0) + options_.leader_dies_at, .kind = Event::Kind::kLeaderDies});
+  }
+  if (options_.leader_stops_at > Nanoseconds{0}) {
+    push({.at = instant_at(0) + options_.leader_stops_at, .kind = Event::Kind::kLeaderStops});
   }
 }
 
@@ -594,13 +794,35 @@ void World::leader_dies() {
   if (node.load->is_busy(node.clock.local(now_))) {
     return push({.at = now_ + milliseconds{10}, .kind = Event::Kind::kLeaderDies});
   }
-  ++result_.crashes;
-  stop_leading(*node.server);
-  node.server.reset();
+  crash(*leader_, std::max(now_ + milliseconds{1}, instant_at(0) + options_.leader_back_at));
   if (options_.leader_died) options_.leader_died(*leader_);
-  push({.at = std::max(now_ + milliseconds{1}, instant_at(0) + options_.leader_back_at),
-        .kind = Event::Kind::kBoot,
-        .node = *leader_});
+}
+
+void World::crash(std::size_t index, Instant again) {
+  ++result_.crashes;
+  stop_leading(*nodes_[index].server);
+  nodes_[index].server.reset();
+  push({.at = again, .kind = Event::Kind::kBoot, .node = index});
+}
+
+// All relays of the tree crash, or only they are cut off.
+void World::relays_fail(Rng& rng) {
+  const Instant end = instant_at(0) + options_.length - options_.calm;
+  std::vector<bool> is_relay(nodes_.size());
+  for (const Node& node : nodes_) {
+    if (node.server != nullptr && node.server->parent) is_relay[*node.server->parent] = true;
+  }
+  if (rng.chance(1, 2)) {
+    ++result_.partitions;
+    for (std::size_t i = 0; i < nodes_.size(); ++i) nodes_[i].is_cut = is_relay[i];
+    return push({.at = std::min(end, now_ + milliseconds{50 + rng.below(1000)}),
+                 .kind = Event::Kind::kHeal,
+                 .order_of_cut = result_.partitions});
+  }
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    if (!is_relay[i] || nodes_[i].server == nullptr) continue;
+    crash(i, std::min(end, now_ + milliseconds{20 + rng.below(500)}));
+  }
 }
 
 void World::fault(const Event& event) {
@@ -611,10 +833,7 @@ void World::fault(const Event& event) {
     return std::min(end, now_ + milliseconds{lo_ms + rng.below(hi_ms - lo_ms)});
   };
   if (event.term == 0 && node.server != nullptr) {
-    ++result_.crashes;
-    stop_leading(*node.server);
-    node.server.reset();
-    push({.at = until(20, 1000), .kind = Event::Kind::kBoot, .node = event.node});
+    crash(event.node, until(20, 1000));
   } else if (event.term == 1) {
     ++result_.partitions;
     for (Node& each : nodes_) each.is_cut = rng.chance(1, 3);
@@ -626,6 +845,8 @@ void World::fault(const Event& event) {
     node.slow_until = until(50, 500);
   } else if (event.term == 4 && node.server != nullptr) {
     die(event.node, rng);
+  } else if (event.term == 5) {
+    relays_fail(rng);
   }
 }
 
@@ -669,10 +890,20 @@ void World::check_recovery() {
   for (const Node& node : nodes_) {
     if (node.is_dead) continue;
     const bool is_well =
-        node.server != nullptr &&
-        now_ - std::max(node.server->last_epoch_at, instant_at(0)) < milliseconds{400};
+        node.server != nullptr && now_ - std::max(node.server->last_epoch_at, instant_at(0)) <
+                                      std::max<Nanoseconds>(milliseconds{400}, 4 * options_.epoch);
     checkers_.recovered(static_cast<std::uint64_t>(&node - nodes_.data()), is_well, now_);
   }
+}
+
+// Of all leaders so far.
+std::uint64_t World::evictions() const {
+  std::uint64_t all = result_.evictions;
+  for (const Node& node : nodes_) {
+    if (node.server == nullptr || !node.server->leading) continue;
+    all += node.server->leading->leader.counters().evictions;
+  }
+  return all;
 }
 
 ClusterResult World::run() {
@@ -687,8 +918,10 @@ ClusterResult World::run() {
     Event event = std::move(heap_.back());
     heap_.pop_back();
     now_ = std::max(now_, event.at);
+    if (!early_evictions_ && now_ - instant_at(0) >= kJoining) early_evictions_ = evictions();
     handle(event);
   }
+  result_.late_evictions = evictions() - early_evictions_.value_or(0);
   now_ = end;
   if (options_.fixed_slice == 0) check_recovery();
   for (Node& node : nodes_) {
@@ -736,6 +969,10 @@ ClusterOptions rough_cluster(std::uint64_t seed, Partition partition) {
   faults.drift_ppm = static_cast<std::uint32_t>(rng.below(500));
   faults.clock_offset_max = std::chrono::hours{rng.below(48)};
   faults.death_every = sometimes(200, 1500);
+  // Trees of small servers are as deep as those of thousands.
+  const bool is_large = options.servers >= 100;
+  if (rng.chance(2, 3)) options.fanout = is_large ? 8 + rng.below(25) : 2 + rng.below(3);
+  faults.relays_every = sometimes(300, 1500);
   return options;
 }
 

@@ -7,11 +7,11 @@
 // the members of the cluster, until a dead server is forgotten.
 //
 //   server: participant -> EpochMember --+            +--> EpochMember ...
-//                                        +-- network --+
-//   one of them: EpochLeader + SliceLeader             etcd: who leads, in which term
+//                          EpochRelay ---+-- network --+
+//   one of them: EpochLeader + SliceLeader + EpochTree  etcd: who leads, in which term
 //
-// Every message is encoded and decoded, and takes its receiver `message_cost` and 1 ns per byte,
-// one after the other. EpochCheckers check everything. The same options give the same result.
+// Every message is encoded and decoded, and takes its sender and its receiver MessageCost, one
+// after the other. EpochCheckers check everything. The same options give the same result.
 //
 // A ServerLoad defines what servers do with their slices; without one, demand changes at random.
 #pragma once
@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "weir/base/time.h"
+#include "weir/coordinate/epoch_tree.h"
 #include "weir/coordinate/slices.h"
 
 namespace weir::sim {
@@ -40,8 +41,16 @@ struct ClusterFaults {
   // A server dies and is forgotten when its registration has expired. One of three is started again
   // later; the others stay dead. At least two servers are always left.
   Nanoseconds death_every{0};
+  Nanoseconds relays_every{0};      // all relays crash, or are cut off, at the same time
   std::uint32_t drift_ppm = 0;      // clocks run fast or slow by up to this
   Nanoseconds clock_offset_max{0};  // and started at different times
+};
+
+// Processor time of a message; bench/epochs.py measures it.
+struct MessageCost {
+  Nanoseconds receive = std::chrono::microseconds{2};
+  Nanoseconds send{0};
+  Nanoseconds carried{0};  // for each message in a bundle, on either side
 };
 
 // What a server does with its slice. Times are of the server's own clock.
@@ -74,7 +83,8 @@ struct ClusterOptions {
   std::int64_t limit = 10'000 * kMilli;
   Nanoseconds delay_min = std::chrono::microseconds{50};
   Nanoseconds delay_max = std::chrono::microseconds{500};
-  Nanoseconds message_cost = std::chrono::microseconds{2};
+  MessageCost cost = {};
+  std::size_t fanout = EpochTree::kFanout;
   Nanoseconds leader_lease = std::chrono::milliseconds{400};
   ClusterFaults faults = {};
   std::function<std::unique_ptr<ServerLoad>(std::size_t server)> load = {};
@@ -87,6 +97,9 @@ struct ClusterOptions {
   Nanoseconds etcd_gone_until{0};
   Nanoseconds leader_dies_at{0};
   Nanoseconds leader_back_at{0};
+  // The leader stops and continues, as by SIGSTOP and SIGCONT. 0: never.
+  Nanoseconds leader_stops_at{0};
+  Nanoseconds leader_goes_on_at{0};
   std::function<void(std::size_t server)> leader_died = {};
 };
 
@@ -99,6 +112,9 @@ struct ClusterResult {
   std::uint64_t crashes = 0;
   std::uint64_t partitions = 0;
   std::uint64_t stops = 0;
+  std::uint64_t bundles = 0;         // that relays sent to the leader
+  std::uint64_t rounds = 0;          // of all leaders
+  std::uint64_t late_evictions = 0;  // after the first second
   std::uint64_t forgotten = 0;
   std::uint64_t alive = 0;    // servers at the end
   std::uint64_t counted = 0;  // members at the end, according to the last leader

@@ -268,6 +268,7 @@ ClusterLimitOutcome run_cluster_limit(const ClusterSpec& spec, Contender contend
   options.epoch = spec.epoch;
   options.limit = std::int64_t{spec.limit} * kMilli;
   options.terms.partition = spec.partition;
+  options.cost = spec.cost;
   options.fixed_slice = fixed_slice_of(spec, contender);
   plan_outage(spec, tally, options);
   std::vector<std::uint64_t> served(spec.servers);

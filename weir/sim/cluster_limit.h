@@ -34,6 +34,7 @@ struct ClusterSpec {
   Nanoseconds epoch = std::chrono::milliseconds{10};
   Nanoseconds length = std::chrono::seconds{30};
   Partition partition = Partition::kSafe;
+  MessageCost cost = {};
   // The server that leads dies, at a time when it is not the hot spot, and starts again; or etcd
   // does not answer.
   enum class Outage : std::uint8_t { kNone, kLeader, kEtcd };

@@ -23,6 +23,21 @@ TEST(ClusterLimit, HoldsOnTenServersWhileTheHotSpotMoves) {
   }
 }
 
+// It moves four times as often.
+TEST(ClusterLimit, IsUsedWhileTheHotSpotMovesTwiceASecond) {
+  for (const Partition partition : {Partition::kSafe, Partition::kLast}) {
+    const ClusterLimitOutcome result =
+        run_cluster_limit({.move_every = std::chrono::milliseconds{500},
+                           .length = seconds{16},
+                           .partition = partition},
+                          Contender::kSlices, 1);
+    EXPECT_EQ(result.cluster.findings, 0U);
+    EXPECT_LE(result.long_windows.most, 1.02);
+    EXPECT_LE(result.short_windows.most, 1.10);
+    EXPECT_GE(result.utilisation, 0.975);
+  }
+}
+
 // Slices without an end: nearly all of the limit is used while there is no leader, or no etcd.
 TEST(ClusterLimit, IsUsedThroughOutagesWithSlicesWithoutAnEnd) {
   for (const auto outage : {ClusterSpec::Outage::kLeader, ClusterSpec::Outage::kEtcd}) {

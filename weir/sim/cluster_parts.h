@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <functional>
 
+#include "weir/coordinate/epoch_bundle.h"
 #include "weir/coordinate/leader.h"
 #include "weir/coordinate/member.h"
 #include "weir/coordinate/participant.h"
@@ -38,6 +39,8 @@ class ClusterParts {
   // For a server that becomes leader.
   virtual SliceLeader::Options slices(SliceLeader::Options options) const { return options; }
   virtual EpochLeader::Options leader(EpochLeader::Options options) const { return options; }
+  // What a relay sends upwards.
+  virtual EpochBundle carry(std::size_t /*relay*/, EpochBundle bundle) const { return bundle; }
   // etcd has confirmed that this server leads. The function returns whether a node can be reached.
   virtual void confirmed(SliceLeader&, std::size_t /*nodes*/,
                          const std::function<bool(std::size_t node)>&) const {}

@@ -102,13 +102,110 @@ TEST(Cluster, SeedsThatFailedOnceFindNothing) {
   }
 }
 
-TEST(Cluster, AThousandServers) {
-  ClusterOptions options{.servers = 1000, .length = milliseconds{600}};
+// For a message of a few hundred bytes.
+constexpr MessageCost kDear = {.receive = std::chrono::microseconds{25},
+                               .send = std::chrono::microseconds{25},
+                               .carried = std::chrono::microseconds{2}};
+
+constexpr std::uint64_t kTwentyASecond = 50;  // rounds of 2.5 s
+
+// All start at once, and none is evicted when they have joined.
+TEST(Cluster, AThousandServersAreInOneEpochAndStay) {
+  ClusterOptions options{.servers = 1000, .length = milliseconds{2500}};
   options.calm = milliseconds{400};
-  options.message_cost = std::chrono::microseconds{1};
+  options.cost = kDear;
   const ClusterResult result = run_cluster(options);
   EXPECT_EQ(result.findings, 0U) << told(result);
-  EXPECT_GT(result.epochs, 10'000U);
+  EXPECT_EQ(result.late_evictions, 0U);
+  EXPECT_EQ(result.counted, 1000U);
+  EXPECT_GT(result.bundles, 32U * 20);
+  EXPECT_GE(result.rounds, kTwentyASecond);
+}
+
+// Without relays the same servers have a fraction of the rounds: the count sees it.
+TEST(Cluster, AStarOfAThousandServersIsTooSlow) {
+  ClusterOptions options{.servers = 1000, .length = milliseconds{2500}};
+  options.calm = milliseconds{400};
+  options.cost = kDear;
+  options.fanout = 1000;
+  const ClusterResult result = run_cluster(options);
+  EXPECT_EQ(result.bundles, 0U);
+  EXPECT_LT(result.rounds, kTwentyASecond);
+}
+
+// Up to 32 servers are a star, whatever the fan-out could be.
+TEST(Cluster, UpTo32ServersHaveNoRelays) {
+  ClusterOptions options{.servers = 33, .length = seconds{2}};
+  EXPECT_EQ(run_cluster(options).bundles, 0U) << "the leader's own server is none of the 32";
+  options.servers = 34;
+  EXPECT_GT(run_cluster(options).bundles, 100U);
+}
+
+// A third of the servers are relays, and all of them die at the same time, again and again.
+TEST(Cluster, RelaysDieTogetherAndTheOthersGoOn) {
+  std::uint64_t bundles = 0;
+  std::uint64_t crashes = 0;
+  for (const Partition partition : {Partition::kSafe, Partition::kLast}) {
+    for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+      ClusterOptions options{.servers = 12, .seed = seed, .length = seconds{4}};
+      options.terms.partition = partition;
+      options.fanout = 3;
+      options.faults.relays_every = milliseconds{400};
+      const ClusterResult result = run_cluster(options);
+      EXPECT_EQ(result.findings, 0U) << "seed " << seed << "\n" << told(result);
+      bundles += result.bundles;
+      crashes += result.crashes;
+    }
+  }
+  EXPECT_GT(bundles, 1000U);
+  EXPECT_GT(crashes, 40U);
+}
+
+// Relays that lose, invent and spoil what they carry harm nobody: members use their own streams.
+TEST(Cluster, RelaysThatLieHarmNobody) {
+  struct Liars : ClusterParts {
+    EpochBundle carry(std::size_t relay, EpochBundle bundle) const override {
+      if (relay % 3 == 0) std::erase_if(bundle, [&](auto& one) { return one.member != relay; });
+      if (relay % 3 == 1) {
+        EpochBundle twice = bundle;
+        twice.insert(twice.end(), bundle.rbegin(), bundle.rend());
+        for (std::size_t i = 0; i < bundle.size(); ++i) bundle[i].member = 1000 + i;
+        bundle.insert(bundle.end(), twice.begin(), twice.end());
+      }
+      if (relay % 3 == 2 && bundle.size() > 2) bundle.back().message.resize(5);
+      return bundle;
+    }
+  };
+  for (const Partition partition : {Partition::kSafe, Partition::kLast}) {
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+      ClusterOptions options{.servers = 12, .seed = seed, .length = seconds{3}};
+      options.terms.partition = partition;
+      options.fanout = 3;
+      const ClusterResult result = run_cluster(options, Liars());
+      EXPECT_EQ(result.findings, 0U) << "seed " << seed << "\n" << told(result);
+      EXPECT_GT(result.epochs, 12U * 30);
+    }
+  }
+}
+
+// It continues an hour later, as if no time had passed. With slices that end nothing of it holds;
+// with slices without an end the others have a leader that knows what it held.
+TEST(Cluster, ALeaderThatReturnsAfterAnHour) {
+  for (const Partition partition : {Partition::kSafe, Partition::kLast}) {
+    ClusterOptions options{.servers = 4, .length = std::chrono::hours{1} + seconds{90}};
+    options.terms.partition = partition;
+    options.terms.lease = seconds{20};
+    options.epoch = seconds{2};
+    options.timeout = seconds{5};
+    options.leader_lease = seconds{5};
+    options.leader_stops_at = seconds{30};
+    options.leader_goes_on_at = std::chrono::hours{1} + seconds{30};
+    const ClusterResult result = run_cluster(options);
+    EXPECT_EQ(result.findings, 0U) << told(result);
+    EXPECT_EQ(result.leaders, 2U);
+    EXPECT_EQ(result.stops, 1U);
+    EXPECT_GT(result.epochs, 3U * 1000);
+  }
 }
 
 // ---- every checker works: on servers with a defect ----
