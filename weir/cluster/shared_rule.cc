@@ -78,11 +78,6 @@ Result<RuleChange> shared_change(RuleChange change) {
     return fail(std::errc::invalid_argument, quote(text), "is not a rule of the cluster",
                 "start it on one server: weir rule start");
   }
-  if (keys.reserve && *keys.reserve) {
-    return fail(std::errc::invalid_argument, quote(text),
-                "reserves, which holds on one server only",
-                "omit reserve=, and start a rule with it on the server: weir rule start");
-  }
   if (change.verb != Verb::kStart) return change;
   if (!keys.rate && !keys.bps) {
     return fail(std::errc::invalid_argument, quote(text), "has no limit",
