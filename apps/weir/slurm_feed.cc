@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/weir/slurm_feed.h"
 
-#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -22,15 +21,11 @@ constexpr int kTurnMs = 200;
 SlurmFeed::SlurmFeed(const serve::SlurmOptions& options, serve::Server& server, host::Wake stop,
                      OnHosts on_hosts)
     : pattern_(*config::JobPattern::parse_known(options.pattern)),
-      poll_(options.squeue, options.every),
       server_(server),
       on_hosts_(std::move(on_hosts)),
-      stop_(std::move(stop)),
-      thread_() {
-  const auto& services = server.options().services;
-  const bool has_accounts = std::any_of(services.begin(), services.end(), [](const auto& one) {
-    return !one.shares.accounts.empty();
-  });
+      stop_(std::move(stop)) {
+  const bool has_accounts = serve::has_accounts(server.options());
+  if (options.is_on || !has_accounts) poll_.emplace(options.squeue, options.every);
   if (has_accounts) {
     accounts_.emplace(options.sshare, options.every,
                       std::vector<std::string>{"-anP", "-o", "Account,User,RawShares"});
@@ -45,12 +40,12 @@ SlurmFeed::~SlurmFeed() {
 
 void SlurmFeed::run() {
   for (;;) {
-    poll_.tick(host::now(), [this](std::string_view text) { take(text); });
+    if (poll_) poll_->tick(host::now(), [this](std::string_view text) { take(text); });
     if (accounts_) {
       accounts_->tick(host::now(), [this](std::string_view text) { take_accounts(text); });
     }
     pollfd waiting[] = {{stop_.fd(), POLLIN, 0},
-                        {poll_.fd(), POLLIN, 0},
+                        {poll_ ? poll_->fd() : -1, POLLIN, 0},
                         {accounts_ ? accounts_->fd() : -1, POLLIN, 0}};
     if (poll(waiting, std::size(waiting), kTurnMs) > 0 && (waiting[0].revents & POLLIN) != 0) {
       return;

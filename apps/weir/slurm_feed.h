@@ -8,7 +8,7 @@
 //   SlurmFeed feed(..., wake, on_hosts);                        also reports the jobs of hosts
 //
 // If nodes of a tree of shares have accounts of Slurm, sshare is queried in the same way, and its
-// shares are the weights of these nodes.
+// shares are the weights of these nodes; then sizes are queried only if options.is_on.
 //
 // If squeue does not return a list of jobs, the sizes stay unchanged; this is logged once until it
 // works again.
@@ -49,7 +49,7 @@ class SlurmFeed {
   static void tell(const std::string& trouble, std::string& told, std::string_view what);
 
   config::JobPattern pattern_;
-  SlurmPoll poll_;
+  std::optional<SlurmPoll> poll_;      // none: sizes of jobs are not queried
   std::optional<SlurmPoll> accounts_;  // none: no node has an account
   serve::Server& server_;
   OnHosts on_hosts_;

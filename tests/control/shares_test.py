@@ -123,18 +123,15 @@ class Shares(unittest.TestCase):
 
     def test_weights_are_those_of_accounts_of_slurm(self):
         folder = self.path.parent
-        (folder / "squeue").write_text("#!/bin/sh\necho '{\"jobs\": []}'\n", encoding="utf-8")
         (folder / "sshare").write_text(
             f'#!/bin/sh\necho "$@" > {folder}/asked\ncat {folder}/list\n', encoding="utf-8")
-        for name in ("squeue", "sshare"):
-            (folder / name).chmod(0o755)
+        (folder / "sshare").chmod(0o755)
         listed = folder / "list"
         listed.write_text("root||\n physics||3\n  physics|alice|2\n chem||1\n", encoding="utf-8")
         self.write("'2' = 5")
         with self.path.open("a", encoding="utf-8") as file:
             file.write('accounts = { "1" = "physics", "2" = "chem", "1/7" = "physics/alice" }\n'
-                       '[jobs]\nslurm = true\nslurm_every = "1s"\n'
-                       f'squeue = "{folder}/squeue"\nsshare = "{folder}/sshare"\n')
+                       f'[jobs]\nslurm_every = "1s"\nsshare = "{folder}/sshare"\n')
         it = self.enterContext(Remote("--config", str(self.path)))
         self.load(it, "ior.7", 1, 7)
         self.load(it, "cp.5", 2, 9)

@@ -789,11 +789,6 @@ void read_weights(const TomlTable& table, const ServeOptions& options,
 
 void read_accounts(const TomlTable& table, const ServeOptions& options,
                    serve::SharesOptions& shares) {
-  if (table.has("accounts") && !options.slurm.is_on) {
-    table.refuse("accounts", "are those of Slurm, which is not queried",
-                 "set slurm = true in [jobs]");
-    return;
-  }
   each_node(table, "accounts", "the account", "{ '1001' = 'physics', '1001/5' = 'physics/alice' }",
             options, shares,
             [&](const TomlMember& member, const std::string& path, const auto& refuse) {

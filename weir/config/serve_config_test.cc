@@ -158,7 +158,6 @@ export_handles = ["home=43000007", "/srv/a=b=0100"]
 )";
 
 constexpr const char* kEveryKeyOfShares = R"([jobs]
-slurm = true
 sshare = "/opt/sshare"
 [[nodemap]]
 name = "visitors"
@@ -922,13 +921,8 @@ TEST(ServeConfig, RefusesTreesOfSharesThatCannotBe) {
             "f:3:22: shares: the weight of '01' is given twice; give each node once");
   EXPECT_EQ(refused_weight("3"),
             "f:3:11: shares: weights must be a table such as { '1001' = 2, '1001/5' = 3 }");
-  EXPECT_EQ(refused_tree("tree = ['uid', 'jobid']\naccounts = { '7' = 'physics' }\n"),
-            "f:3:12: shares: accounts are those of Slurm, which is not queried; set slurm = true "
-            "in [jobs]");
-  EXPECT_EQ(mistakes_of("[jobs]\nslurm = true\n[shares]\ntree = ['uid', 'jobid']\naccounts = { "
-                        "'7' = 'a/b/c' }\n")
-                .front(),
-            "f:5:14: shares: the account of '7' is not valid; expected ACCOUNT, or ACCOUNT/USER");
+  EXPECT_EQ(refused_tree("tree = ['uid', 'jobid']\naccounts = { '7' = 'a/b/c' }\n"),
+            "f:3:14: shares: the account of '7' is not valid; expected ACCOUNT, or ACCOUNT/USER");
   EXPECT_EQ(mistakes_of("[[shares]]\ntree = ['uid', 'jobid']\n[[shares]]\ntree = ['gid', "
                         "'jobid']\n")
                 .front(),

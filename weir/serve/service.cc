@@ -210,6 +210,11 @@ Result<std::unique_ptr<ServedExport>> open_export(const ExportOptions& options, 
   return served;
 }
 
+bool has_accounts(const ServeOptions& options) {
+  return std::any_of(options.services.begin(), options.services.end(),
+                     [](const ServiceOptions& one) { return !one.shares.accounts.empty(); });
+}
+
 std::vector<std::string> set_account_weights(Service& service, const AccountShares& accounts,
                                              Instant now) {
   std::vector<std::string> gone;

@@ -131,6 +131,8 @@ Result<std::unique_ptr<ServedExport>> open_export(const ExportOptions& options, 
 
 // Shares of accounts of Slurm, and of their users: "physics", "physics/alice".
 using AccountShares = std::map<std::string, std::uint64_t, std::less<>>;
+// Whether nodes of any service have the weight of an account.
+bool has_accounts(const ServeOptions& options);
 // Sets the weights of nodes that have those of an account; that of an account that is gone is 1.
 // Returns a line for each of these.
 std::vector<std::string> set_account_weights(Service& service, const AccountShares& accounts,

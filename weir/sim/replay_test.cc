@@ -294,7 +294,7 @@ TEST(Replay, RepeatsEveryDecisionWhateverHappened) {
     EXPECT_EQ(report.difference, "") << seed;
     EXPECT_TRUE(report.is_whole()) << report.complaint;
     EXPECT_EQ(report.head, (TraceHead{"weir test", 7}));
-    EXPECT_EQ(report.targets, 3U);
+    EXPECT_EQ(report.targets, 4U);
     EXPECT_GT(report.run, 2'000U);
     EXPECT_GT(report.commands, 100U);
     EXPECT_GT(report.withdrawn, 50U);

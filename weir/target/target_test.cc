@@ -835,7 +835,7 @@ TEST(Target, AllAccountsReadTheSameRecord) {
 // A Target with projects and users above the jobs, and requests that wait all the time.
 class TreeWorld {
  public:
-  TreeWorld() : target(options(), now_) {
+  explicit TreeWorld(const Target::Options& made_with = options()) : target(made_with, now_) {
     EXPECT_TRUE(target.set_policy("tbf", "jobid", Heads::kBoth, now_));
   }
   ~TreeWorld() {
@@ -914,6 +914,23 @@ TEST(TargetTree, AJobThatMovesToAnotherProjectIsFollowed) {
   const std::uint64_t before = world.served("a") + world.served("c");
   world.run_for(milliseconds{100});
   EXPECT_NEAR(static_cast<double>(world.served("a") + world.served("c") - before), 1000, 20);
+}
+
+TEST(TargetTree, AHundredThousandUsersOfOneProjectAreBounded) {
+  Target::Options options = TreeWorld::options();
+  options.capacity = Rate::per_second(2'000'000);
+  TreeWorld world(options);
+  constexpr std::uint32_t kUsers = 100'000;
+  for (std::uint32_t user = 0; user < kUsers; ++user) {
+    world.send("j" + std::to_string(user), 1, user, 1);
+    if (user % 1000 == 999) world.run_for(milliseconds{1});
+  }
+  world.run_for(milliseconds{200});
+  EXPECT_EQ(world.target.queued(), 0U);
+  const TreeShares& tree = *world.controller().tree();
+  EXPECT_LE(tree.allocator().leaves(), options.controller->jobs_max);
+  EXPECT_LE(tree.allocator().inner_nodes(), options.controller->jobs_max + 1);
+  EXPECT_LE(tree.nodes(), 2 * options.controller->jobs_max);
 }
 
 TEST(TargetTree, ANodeWithoutATreeHasNoWeight) {
