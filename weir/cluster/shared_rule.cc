@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "weir/base/quote.h"
+#include "weir/classify/rule_keys.h"
 #include "weir/coordinate/slices.h"
 
 namespace weir::cluster {
@@ -84,6 +85,10 @@ Result<RuleChange> shared_change(RuleChange change) {
                 "give rate= or bps=, the limit for all servers together");
   }
   keys.scope = Scope::kCluster;
+  if (auto checked = with_keys({}, keys, change.verb).check(); !checked) {
+    return fail(std::errc::invalid_argument, quote(text), checked.error().what,
+                checked.error().hint);
+  }
   return change;
 }
 

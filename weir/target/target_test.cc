@@ -919,6 +919,7 @@ TEST(TargetTree, AJobThatMovesToAnotherProjectIsFollowed) {
 TEST(TargetTree, AHundredThousandUsersOfOneProjectAreBounded) {
   Target::Options options = TreeWorld::options();
   options.capacity = Rate::per_second(2'000'000);
+  options.jobs_max = options.controller->jobs_max = options.gate.rules.classes_max = 1024;
   TreeWorld world(options);
   constexpr std::uint32_t kUsers = 100'000;
   for (std::uint32_t user = 0; user < kUsers; ++user) {
@@ -928,6 +929,7 @@ TEST(TargetTree, AHundredThousandUsersOfOneProjectAreBounded) {
   world.run_for(milliseconds{200});
   EXPECT_EQ(world.target.queued(), 0U);
   const TreeShares& tree = *world.controller().tree();
+  EXPECT_GT(tree.allocator().leaves(), 512U);
   EXPECT_LE(tree.allocator().leaves(), options.controller->jobs_max);
   EXPECT_LE(tree.allocator().inner_nodes(), options.controller->jobs_max + 1);
   EXPECT_LE(tree.nodes(), 2 * options.controller->jobs_max);
