@@ -265,7 +265,7 @@ TEST(TreeShares, ManyUsersOfOneProjectAreBounded) {
   constexpr std::size_t kMost = 200;
   World world(2, {.jobs_max = kMost});
   Rng rng(3);
-  for (int period = 0; period < 200; ++period) {
+  for (int period = 0; period < 40; ++period) {
     for (int i = 0; i < 100; ++i) {
       const std::uint64_t user = rng.below(100'000);
       world.wants(fmt::format("1/{}/j{}", user, user), 1 + rng.below(4));
@@ -283,7 +283,7 @@ TEST(TreeShares, ManyUsersOfOneProjectAreBounded) {
 // Jobs that move leave nodes without jobs behind.
 TEST(TreeShares, NodesThatJobsLeftAreBounded) {
   World world(2, {.jobs_max = 16});
-  for (int period = 0; period < 2000; ++period) {
+  for (int period = 0; period < 400; ++period) {
     world.wants(fmt::format("1/{}/a", period), 10);
     world.decide();
     ASSERT_LE(world.tree().allocator().inner_nodes(), 16 * TreeAllocator::kLevelsMax + 1);
