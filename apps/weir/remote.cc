@@ -149,6 +149,12 @@ void show_status(const Json& status) {
   }
   for (const Json& one : status["services"]) show_groups(one);
   for (const Json& one : status["services"]) {
+    if (one["tree"].is_null()) continue;
+    fmt::print("shares    service {}: tree {}, {} nodes above the jobs (weir ledger --nodes)\n",
+               one["service"].get<std::string>(), one["tree"]["levels"].get<std::string>(),
+               one["tree"]["nodes"].get<std::uint64_t>());
+  }
+  for (const Json& one : status["services"]) {
     const double scale = one["reserve_permille"].get<double>() / 10;
     if (scale == 100) continue;
     fmt::print(
@@ -189,20 +195,41 @@ void show_explanation(const Json& it) {
 
 // Without a loan, a record is that of the allocations of periods: then 0 would look like a mistake.
 void show_ledger(const Json& accounts) {
+  const bool has_tree = std::any_of(accounts.begin(), accounts.end(),
+                                    [](const Json& one) { return !one["path"].is_null(); });
   bool has_gaps = false;
-  fmt::print("{:<32} {:>12} {:>12} {:>12}\n", "JOB", "RECORD", "LENT", "BORROWED");
+  fmt::print("{:<32} {:>12} {:>12} {:>12}{}\n", "JOB", "RECORD", "LENT", "BORROWED",
+             has_tree ? "  NODE" : "");
   for (const Json& one : accounts) {
     const auto record = one["record"].get<std::int64_t>();
     const auto lent = one["lent"].get<std::uint64_t>();
     const auto borrowed = one["borrowed"].get<std::uint64_t>();
+    const Json& path = one["path"];
     const bool has_loans = lent > 0 || borrowed > 0;
     has_gaps |= record != 0 && !has_loans;
-    fmt::print("{:<32} {:>12} {:>12} {:>12}\n", one["job"].get<std::string>(), record,
-               has_loans ? std::to_string(lent) : "-", has_loans ? std::to_string(borrowed) : "-");
+    fmt::print("{:<32} {:>12} {:>12} {:>12}{}\n", one["job"].get<std::string>(), record,
+               has_loans ? std::to_string(lent) : "-", has_loans ? std::to_string(borrowed) : "-",
+               path.is_null() ? "" : "  " + path.get<std::string>());
   }
   if (has_gaps) {
     fmt::print(
         "-: no loans within periods; the record comes from the allocations of the periods\n");
+  }
+}
+
+// The nodes above the jobs in a tree of shares.
+void show_nodes(const Json& nodes) {
+  fmt::print("{:<32} {:<8} {:>12} {:>10} {:>12} {:>12} {:>12}\n", "NODE", "LEVEL", "WEIGHT",
+             "SHARE", "RECORD", "LENT", "BORROWED");
+  for (const Json& one : nodes) {
+    const Json& share = one["share"];
+    const std::string weight = fmt::format("{}/{}", one["weight"].get<std::uint64_t>(),
+                                           one["weights"].get<std::uint64_t>());
+    fmt::print("{:<32} {:<8} {:>12} {:>10} {:>12} {:>12} {:>12}\n", one["path"].get<std::string>(),
+               one["level"].get<std::string>(), weight,
+               share.is_null() ? "-" : std::to_string(share.get<std::uint64_t>()),
+               one["record"].get<std::int64_t>(), one["lent"].get<std::uint64_t>(),
+               one["borrowed"].get<std::uint64_t>());
   }
 }
 
@@ -225,6 +252,7 @@ struct Arguments {
   std::string name;
   std::vector<std::string> words;
   std::uint64_t nodes = 0;
+  bool of_nodes = false;  // instead of jobs
 };
 
 using Callback = void (*)(const Arguments&);
@@ -476,10 +504,15 @@ void add_remote_commands(CLI::App& weir, int& status) {
   auto accounts = std::make_shared<Arguments>();
   CLI::App* const ledger = add(
       weir, "ledger", "Show how many tokens jobs have lent and borrowed", kLedgerFooter,
-      [](const Arguments& it) { show(it, service_path(it, "ledger"), show_ledger); }, accounts,
-      status);
+      [](const Arguments& it) {
+        show(it, service_path(it, it.of_nodes ? "shares" : "ledger"),
+             it.of_nodes ? show_nodes : show_ledger);
+      },
+      accounts, status);
   ledger->add_option("--service", accounts->service, "Use this service (default ost_io)")
       ->type_name("NAME");
+  ledger->add_flag("--nodes", accounts->of_nodes,
+                   "Show the nodes above the jobs in a tree of shares");
   add_rule_commands(weir, status);
   add_job_commands(weir, status);
 }

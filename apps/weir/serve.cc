@@ -273,7 +273,7 @@ bool run_until_end(const ServeArguments& arguments, const serve::ServeOptions& f
   }
   if (cluster != nullptr) cluster->start();
   std::optional<SlurmFeed> slurm;
-  if (server.options().slurm.is_on) {
+  if (server.options().slurm.is_on || serve::has_accounts(server.options())) {
     slurm.emplace(server.options().slurm, server, std::move(slurm_stop), host_jobs_of(server));
   }
   const bool drained = server.run([&] {

@@ -7,11 +7,15 @@
 //   SlurmFeed feed(server.options().slurm, server, wake);       runs until it is destroyed
 //   SlurmFeed feed(..., wake, on_hosts);                        also reports the jobs of hosts
 //
+// If nodes of a tree of shares have accounts of Slurm, sshare is queried in the same way, and its
+// shares are the weights of these nodes; then sizes are queried only if options.is_on.
+//
 // If squeue does not return a list of jobs, the sizes stay unchanged; this is logged once until it
 // works again.
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -41,13 +45,16 @@ class SlurmFeed {
  private:
   void run();
   void take(std::string_view text);
-  void tell(const std::string& trouble);
+  void take_accounts(std::string_view text);
+  static void tell(const std::string& trouble, std::string& told, std::string_view what);
 
   config::JobPattern pattern_;
-  SlurmPoll poll_;
+  std::optional<SlurmPoll> poll_;      // none: sizes of jobs are not queried
+  std::optional<SlurmPoll> accounts_;  // none: no node has an account
   serve::Server& server_;
   OnHosts on_hosts_;
   std::string told_;
+  std::string told_of_accounts_;
   host::Wake stop_;
   std::thread thread_;
 };

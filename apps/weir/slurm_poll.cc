@@ -35,10 +35,11 @@ bool SlurmPoll::start(Instant now) {
   sigemptyset(&none);  // signals are blocked in this process for the signalfd
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
-  std::string json = "--json";
-  char* const arguments[] = {program_.data(), json.data(), nullptr};
+  std::vector<char*> words = {program_.data()};
+  for (std::string& argument : arguments_) words.push_back(argument.data());
+  words.push_back(nullptr);
   const int failed =
-      posix_spawnp(&child_, program_.c_str(), &actions, &attributes, arguments, environ);
+      posix_spawnp(&child_, program_.c_str(), &actions, &attributes, words.data(), environ);
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (failed != 0) {

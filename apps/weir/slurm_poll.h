@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs `squeue --json` periodically without waiting for it: a child process with a pipe, which the
-// caller's loop watches. One at a time; a process that does not exit within kPatience is killed, so
-// a Slurm controller that hangs has no effect except outdated sizes.
+// Runs `squeue --json`, or another program, periodically without waiting for it: a child process
+// with a pipe, which the caller's loop watches. One at a time; a process that does not exit within
+// kPatience is killed, so a Slurm controller that hangs has no effect except outdated sizes.
 //
 //   SlurmPoll poll("squeue", 10s);
 //   poll.tick(now, [](std::string_view text) { ... });    whenever fd() is readable, and each turn
@@ -16,6 +16,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include <sys/types.h>
 
@@ -31,7 +33,8 @@ class SlurmPoll {
   static constexpr Nanoseconds kPatience = std::chrono::seconds{30};
   static constexpr std::size_t kTextMax = std::size_t{256} << 20;
 
-  SlurmPoll(std::string program, Nanoseconds every) : program_(std::move(program)), every_(every) {}
+  SlurmPoll(std::string program, Nanoseconds every, std::vector<std::string> arguments = {"--json"})
+      : program_(std::move(program)), every_(every), arguments_(std::move(arguments)) {}
   SlurmPoll(const SlurmPoll&) = delete;
   SlurmPoll& operator=(const SlurmPoll&) = delete;
   ~SlurmPoll() { end(); }
@@ -46,6 +49,7 @@ class SlurmPoll {
 
   std::string program_;
   Nanoseconds every_;
+  std::vector<std::string> arguments_;
   Instant next_{};
   Instant started_{};
   pid_t child_ = -1;

@@ -169,6 +169,27 @@ class Reservations(SimTest):
                       "capacity of 1000, which is 900", err)
 
 
+class Trees(SimTest):
+    def test_each_level_is_divided_by_its_weights(self):
+        # A run fails if its checks find a node that gets another part, in any stretch of 10 s.
+        self.runs("tree-shares", "--policy", "none,weir", "--length", "14s", "-q",
+                  "--out", str(self.folder / "out"))
+        policies = json.loads((self.folder / "out/result.json").read_text())["policies"]
+        weir = policies["weir"]
+        self.assertGreaterEqual(weir["served"], policies["none"]["served"] * 0.999)
+        # What the idle user of project 10 leaves goes to its siblings: the project gets 1 of 15.
+        tenth = sum(job["served"] for name, job in weir["jobs"].items()
+                    if name.startswith(("p10-", "bursts")))
+        self.assertAlmostEqual(tenth / weir["served"], 1 / 15, delta=1 / 15 * 0.01)
+
+    def test_levels_that_jobs_do_not_have_are_refused(self):
+        text = SMALL.replace("capacity = 1000", 'capacity = 1000\ntree = ["gid", "jobid"]')
+        status, out, err = sim(self.file(text), "--policy", "weir")
+        self.assertEqual((status, out), (65, ""))
+        self.assertIn("has a tree with the level gid; jobs of a scenario have projid and uid only",
+                      err)
+
+
 class RefusesBadInput(SimTest):
     def test_scenarios(self):
         for part, by, message in (

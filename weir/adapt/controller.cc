@@ -5,6 +5,7 @@
 #include <iterator>
 #include <span>
 
+#include "weir/adapt/share_rates.h"
 #include "weir/base/assert.h"
 #include "weir/base/quote.h"
 
@@ -29,14 +30,6 @@ Allocator::Options allocator_options(const ControllerOptions& options) {
           .jobs_max = options.jobs_max};
 }
 
-// Number of idle periods in which an empty bucket fills.
-std::uint64_t periods_to_fill(const Share& share, Nanoseconds period) {
-  if (!share.rate) return 1;
-  const Wide time = Wide{share.depth.count()} * share.rate->time_ns() / share.rate->tokens();
-  return static_cast<std::uint64_t>(
-      std::min<Wide>(time / static_cast<std::uint64_t>(period.count()) + 1, kIdleForEver));
-}
-
 Tokens demand_of(const JobSample& sample, ControllerOptions::Demand choice) {
   const Wide tokens = choice == ControllerOptions::Demand::kServed
                           ? Wide{sample.served.count()}
@@ -59,21 +52,22 @@ void add(JobSample& sum, const JobSample& sample) {
   if (!sample.limit) sum.limit.reset();
 }
 
-// The depth for a job with this allocation per period.
-Tokens share_depth(Tokens allotted) {
-  return std::max(ControllerOptions::kShareDepthMin,
-                  Tokens{allotted.count() * ControllerOptions::kShareDepthPeriods});
-}
-
 }  // namespace
 
 Controller::Controller(const ControllerOptions& options, Enforcer& enforcer)
-    : options_(options), enforcer_(enforcer), allocator_(allocator_options(options)) {}
+    : options_(options), enforcer_(enforcer), allocator_(allocator_options(options)) {
+  if (options.levels > 0) {
+    tree_ = std::make_unique<TreeShares>(allocator_options(options), options, enforcer);
+  }
+}
+
+Controller::~Controller() = default;
 
 void Controller::set_capacity(std::optional<Rate> capacity) {
   if (capacity == capacity_) return;
   capacity_ = capacity;
-  if (capacity) allocator_.set_rate(*capacity);
+  if (!capacity) return;
+  tree_ == nullptr ? allocator_.set_rate(*capacity) : tree_->set_rate(*capacity);
 }
 
 Result<void> Controller::set_nodes(const JobId& job, std::uint64_t nodes, Instant now) {
@@ -125,11 +119,13 @@ const PeriodReport& Controller::decide(Instant now) {
   report_.at = now;
   report_.budget = Tokens{0};
   report_.jobs.clear();
+  report_.nodes.clear();
   if (capacity_ && !suspended_) {
     allocate();
   } else {
-    allocator_.skip();
+    tree_ == nullptr ? allocator_.skip() : tree_->skip();
     list_active();
+    if (tree_ != nullptr && !suspended_) tree_->list_active(report_);
   }
   list_records();
   enforce(now);
@@ -140,6 +136,7 @@ const PeriodReport& Controller::decide(Instant now) {
 
 void Controller::list_records() {
   report_.records.clear();
+  if (tree_ != nullptr) return tree_->list_records(report_.records);
   for (const Ledger::Account& account : ledger().accounts()) {
     if (account.record != 0) report_.records.push_back({account.job, account.record});
   }
@@ -190,10 +187,12 @@ void Controller::gather(Instant now) {
       }
     }
     if (!options_.lending) continue;
-    while (at < accounts.size() && accounts[at].job < sample.job) ++at;
-    const bool allotted =
-        at < accounts.size() && accounts[at].job == sample.job && accounts[at].allotted > 0;
-    if (!allotted) sample.lent = Tokens{0};
+    if (tree_ == nullptr) {  // which looks for itself
+      while (at < accounts.size() && accounts[at].job < sample.job) ++at;
+      const bool allotted =
+          at < accounts.size() && accounts[at].job == sample.job && accounts[at].allotted > 0;
+      if (!allotted) sample.lent = Tokens{0};
+    }
     if (sample.lent > Tokens{0} || sample.borrowed > Tokens{0}) {
       loans_.push_back({sample.job, sample.lent, sample.borrowed});
     }
@@ -201,6 +200,10 @@ void Controller::gather(Instant now) {
 }
 
 void Controller::allocate() {
+  if (tree_ != nullptr) {
+    tree_->allocate(demands_, reserved_, loans_, report_);
+    return note_loans();
+  }
   if (options_.lending) allocator_.settle_loans(loans_);
   if (reserved_.empty()) {
     report_.budget = allocator_.allocate(demands_, report_.jobs);
@@ -208,7 +211,10 @@ void Controller::allocate() {
     report_.budget = allocator_.next_budget();
     allocator_.allocate_part(report_.budget, demands_, reserved_, report_.jobs);
   }
-  if (!options_.lending) return;
+  if (options_.lending) note_loans();
+}
+
+void Controller::note_loans() {
   auto loan = loans_.begin();
   for (JobPeriod& job : report_.jobs) {
     while (loan != loans_.end() && loan->job < job.job) ++loan;
@@ -221,7 +227,7 @@ void Controller::allocate() {
 // While the capacity is unknown.
 void Controller::list_active() {
   for (const Allocator::Demand& demand : demands_) {
-    const Ledger::Account* account = ledger().find(demand.job);
+    const Ledger::Account* account = account_of(demand.job);
     report_.jobs.push_back({.job = demand.job,
                             .nodes = demand.nodes,
                             .demand = demand.demand,
@@ -238,11 +244,7 @@ void Controller::list_active() {
 
 Share Controller::share_for(const JobPeriod& job) const {
   if (!capacity_) return {.rate = std::nullopt, .depth = {}, .nodes = job.nodes};
-  const Tokens tokens = std::max(Tokens{1}, job.final);
-  const Tokens depth = share_depth(job.final);
-  return {.rate = Rate(tokens, options_.period),
-          .depth = options_.depth.value_or(depth),
-          .nodes = job.nodes};
+  return allotted_share(job.final, job.nodes, options_);
 }
 
 void Controller::enforce(Instant now) {
@@ -262,6 +264,13 @@ void Controller::enforce(Instant now) {
     holder = std::next(holders_.find(active->job));
     ++active;
   }
+  if (tree_ == nullptr) return;
+  tree_->enforce(report_, capacity_, suspended_ ? TreeShares::Idle::kDrop : TreeShares::Idle::kKeep,
+                 now);
+  tree_->count_holders([this](const JobId& job) {
+    const auto found = holders_.find(job);
+    return found == holders_.end() ? 0 : found->second.wanted.nodes;
+  });
 }
 
 // Moves on to the next holder.
@@ -320,21 +329,12 @@ void Controller::erase(Holders::iterator& holder) {
   holder = holders_.erase(holder);
 }
 
-// T * n / (nodes of all holders + n), exact unless it does not fit in 64 bits.
-std::optional<Rate> Controller::newcomer_rate(std::uint64_t nodes) const {
-  if (!capacity_) return std::nullopt;
-  Wide tokens = Wide{capacity_->tokens()} * nodes;
-  Wide time = Wide{capacity_->time_ns()} * (nodes_held_ + nodes);
-  while (tokens > INT64_MAX || time > INT64_MAX) {
-    tokens = std::max<Wide>(tokens / 2, 1);
-    time = std::max<Wide>(time / 2, 1);
-  }
-  return Rate(Tokens{static_cast<std::uint64_t>(tokens)},
-              Nanoseconds{static_cast<std::int64_t>(time)});
-}
-
 void Controller::first_request(const JobId& job, Instant now, std::optional<std::uint64_t> weight) {
   if (suspended_ || !options_.lending) return;
+  if (tree_ != nullptr && !tree_->give(job, capacity_, now)) {
+    ++counters_.overflow;
+    return;
+  }
   const auto found = holders_.find(job);
   if (found != holders_.end() && found->second.enforced) return;
   if (found == holders_.end() && holders_.size() >= options_.jobs_max) {
@@ -344,11 +344,8 @@ void Controller::first_request(const JobId& job, Instant now, std::optional<std:
   auto before = found;
   if (found != holders_.end()) erase(before);  // found at the start, or failed: treat it as new
   const std::uint64_t nodes = weight.value_or(use_nodes_of(job, now));
-  Share share{.rate = newcomer_rate(nodes), .depth = {}, .nodes = nodes};
-  if (share.rate) {
-    const Tokens depth = share_depth(tokens_in(*share.rate, options_.period));
-    share.depth = options_.depth.value_or(depth);
-  }
+  const Share share = tree_ != nullptr ? tree_->newcomer(job, nodes, capacity_)
+                                       : newcomer_share(capacity_, nodes, nodes_held_, options_);
   write(job, holder_of(job, share), now);
 }
 
@@ -356,9 +353,14 @@ void Controller::suspend(std::string reason, Instant now) {
   suspended_ = std::move(reason);
   samples_.clear();
   for (auto holder = holders_.begin(); holder != holders_.end();) let_idle(holder, now);
+  if (tree_ != nullptr) tree_->drop_all(now);
 }
 
 // ---- restart ----
+
+const Ledger::Account* Controller::account_of(const JobId& job) const {
+  return tree_ == nullptr ? ledger().find(job) : tree_->allocator().account_of(job);
+}
 
 Controller::State Controller::state() const { return {.allocator = allocator_.state()}; }
 

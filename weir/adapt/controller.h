@@ -28,11 +28,15 @@
 // it. The first decision asks the enforcer for its shares, writes every share once and drops those
 // no longer wanted, so one period after any crash all shares are as decided.
 //
+// In a tree of shares (options.levels), jobs have a place, which is told before they are observed;
+// the nodes above them get shares too (tree_shares.h).
+//
 // O(jobs log jobs) a period; no clock; one owner, no locks.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -45,6 +49,7 @@
 #include "weir/adapt/enforcer.h"
 #include "weir/adapt/options.h"
 #include "weir/adapt/period.h"
+#include "weir/adapt/tree_shares.h"
 #include "weir/base/job_id.h"
 #include "weir/base/rate.h"
 #include "weir/base/result.h"
@@ -84,6 +89,9 @@ class Controller {
 
   // The enforcer must outlive it. REQUIRES: options are in their ranges.
   Controller(const ControllerOptions& options, Enforcer& enforcer);
+  ~Controller();
+  Controller(const Controller&) = delete;
+  Controller& operator=(const Controller&) = delete;
 
   // Tokens per second that the target can serve; none: unknown. Takes effect with the next
   // decision.
@@ -113,7 +121,13 @@ class Controller {
   void resume() { suspended_.reset(); }
   const std::optional<std::string>& suspended() const { return suspended_; }
 
+  // Of jobs alone; empty in a tree, which has one for each parent.
   const Ledger& ledger() const { return allocator_.ledger(); }
+  // What a job has lent and borrowed; nullptr if it has no account.
+  const Ledger::Account* account_of(const JobId& job) const;
+  // The tree of shares; nullptr: jobs alone.
+  TreeShares* tree() { return tree_.get(); }
+  const TreeShares* tree() const { return tree_.get(); }
   const Counters& counters() const { return counters_; }
   // The last error of the enforcer; none if it never failed.
   const std::optional<Error>& last_error() const { return last_error_; }
@@ -136,10 +150,10 @@ class Controller {
   void gather(Instant now);
   std::uint64_t use_nodes_of(const JobId& job, Instant now);
   void allocate();
+  void note_loans();
   void list_active();
   void list_records();
   Share share_for(const JobPeriod& job) const;
-  std::optional<Rate> newcomer_rate(std::uint64_t nodes) const;
   void enforce(Instant now);
   void let_idle(Holders::iterator& holder, Instant now);
   void write(const JobId& job, Holder& holder, Instant now);
@@ -151,6 +165,7 @@ class Controller {
   ControllerOptions options_;
   Enforcer& enforcer_;
   Allocator allocator_;
+  std::unique_ptr<TreeShares> tree_;
   std::optional<Rate> capacity_;
   struct Nodes {
     std::uint64_t count = 0;

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "weir/base/job_id.h"
@@ -44,6 +45,15 @@ class Enforcer {
   // May be refused while the bucket is not full, so that a job does not lose a debt by being idle;
   // the controller tries again.
   virtual Result<void> drop(const JobId& job, Instant now) = 0;
+
+  // ---- nodes above the jobs, in a tree of shares ----
+
+  // The share of all jobs below a node, new or changed. Parents come before their children.
+  virtual Result<void> set_node(std::span<const JobId> /*path*/, const Share& /*share*/,
+                                Instant /*now*/) {
+    return {};
+  }
+  virtual Result<void> drop_node(std::span<const JobId> /*path*/, Instant /*now*/) { return {}; }
 
   // Existing shares, in any order, for a controller that starts. Empty if shares end with the
   // process.

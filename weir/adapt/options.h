@@ -40,6 +40,8 @@ struct ControllerOptions {
   std::optional<Tokens> depth = std::nullopt;
   // Maximum number of jobs with records, and of jobs with a share.
   std::size_t jobs_max = 8192;
+  // Levels of a tree of shares above the jobs (tree_shares.h); 0: jobs alone.
+  std::size_t levels = 0;
 
   static ControllerOptions paper() {
     return {.demand = Demand::kServed,

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "weir/base/job_id.h"
@@ -31,6 +32,13 @@ struct JobPeriod {
   Tokens lent;
 };
 
+// The same of an active node of a tree of shares; `period.job` is its last value.
+struct NodePeriod {
+  std::string path;  // values with / between them, top first
+  JobPeriod period;
+  bool is_job = false;  // a leaf
+};
+
 // Tokens that a job has lent (positive) or borrowed (negative), whether it is active or not.
 struct JobRecord {
   JobId job;
@@ -42,6 +50,8 @@ struct PeriodReport {
   Tokens budget;                   // tokens that were divided
   std::vector<JobPeriod> jobs;     // those that were active
   std::vector<JobRecord> records;  // of all jobs that have one; they sum to 0
+  // Of a tree of shares: active nodes above the jobs, parents before their children.
+  std::vector<NodePeriod> nodes;
 };
 
 }  // namespace weir

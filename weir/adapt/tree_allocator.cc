@@ -28,15 +28,33 @@ struct TreeAllocator::Inner {
     Tokens reserved;
   };
 
-  explicit Inner(const Allocator::Options& options) : allocator(options) {}
+  Inner(const Allocator::Options& options, Inner* above, const JobId& value)
+      : allocator(options), parent(above), name(value) {}
+
+  // Whether another period without demands and loans would change nothing here.
+  bool rests() const;
 
   Allocator allocator;
+  Inner* parent;
+  JobId name;
   absl::btree_map<JobId, Child> children;
   std::vector<Ledger::Loan> loans;  // of its children
+  bool is_quiet = false;            // it rests, and so do all nodes below it
 };
 
+bool TreeAllocator::Inner::rests() const {
+  const auto accounts = allocator.ledger().accounts();
+  const auto is_settled = [](const Ledger::Account& one) {
+    return one.record == 0 && one.lent == Tokens{0} && one.borrowed == Tokens{0};
+  };
+  return std::all_of(accounts.begin(), accounts.end(), is_settled) &&
+         std::all_of(children.begin(), children.end(), [](const auto& child) {
+           return child.second.inner == nullptr || child.second.inner->is_quiet;
+         });
+}
+
 TreeAllocator::TreeAllocator(const Allocator::Options& options)
-    : options_(options), root_(std::make_unique<Inner>(options)) {}
+    : options_(options), root_(std::make_unique<Inner>(options, nullptr, JobId())) {}
 
 TreeAllocator::~TreeAllocator() = default;
 
@@ -46,7 +64,7 @@ TreeAllocator::Inner& TreeAllocator::parent_of(const Demand& demand) {
   for (const JobId& value : demand.path) {
     Inner::Child& child = inner->children[value];
     if (child.inner == nullptr) {
-      child.inner = std::make_unique<Inner>(options_);
+      child.inner = std::make_unique<Inner>(options_, inner, value);
       ++inner_;
     }
     inner = child.inner.get();
@@ -72,9 +90,9 @@ void TreeAllocator::settle_loans(std::span<const Loan> loans) {
     const Ledger::Account* const account = parent->allocator.ledger().find(path.back());
     const bool is_allotted = account != nullptr && account->allotted > 0;
     const Tokens lent = is_allotted ? loan.lent : Tokens{0};
-    if (lent > Tokens{0} || loan.borrowed > Tokens{0}) {
-      parent->loans.push_back({path.back(), lent, loan.borrowed});
-    }
+    if (lent == Tokens{0} && loan.borrowed == Tokens{0}) continue;
+    parent->loans.push_back({path.back(), lent, loan.borrowed});
+    for (Inner* inner = parent; inner != nullptr; inner = inner->parent) inner->is_quiet = false;
   }
   settle_below(*root_);
 }
@@ -85,12 +103,12 @@ void TreeAllocator::settle_below(Inner& inner) {
   inner.allocator.settle_loans(inner.loans);
   inner.loans.clear();
   for (auto& [name, child] : inner.children) {
-    if (child.inner != nullptr) settle_below(*child.inner);
+    if (child.inner != nullptr && !child.inner->is_quiet) settle_below(*child.inner);
   }
 }
 
 void TreeAllocator::add(const Demand& demand) {
-  WEIR_ASSERT(demand.weight >= 1 && demand.weight <= kWeightMax, demand.weight);
+  WEIR_ASSERT(demand.weight >= 1 && demand.weight <= Allocator::kNodesMax, demand.weight);
   WEIR_ASSERT(demand.reserve <= kReserveMax, demand.reserve);
   Inner& parent = parent_of(demand);
   Leaf& leaf = leaves_[demand.job];
@@ -102,7 +120,8 @@ void TreeAllocator::add(const Demand& demand) {
     leaf = {.parent = &parent};
   }
   if (demand.demand == Tokens{0}) return;
-  Tokens reserved{0};
+  leaf.last_active = period_;
+  Tokens reserved = std::min(demand.reserved, demand.demand);
   if (demand.reserve > 0) {
     const Wide all =
         Wide{demand.reserve} * static_cast<std::uint64_t>(options_.period.count()) + leaf.carry;
@@ -124,6 +143,7 @@ void TreeAllocator::add(const Demand& demand) {
 
 Tokens TreeAllocator::allocate(std::span<const Demand> demands, const WeightOf& weight_of,
                                std::vector<Node>& nodes) {
+  ++period_;
   for (const Demand& demand : demands) add(demand);
   nodes.clear();
   const bool is_active = std::any_of(demands.begin(), demands.end(),
@@ -154,10 +174,94 @@ void TreeAllocator::divide(Inner& inner, Tokens budget, const std::string& path,
     std::string own = path + std::string(name.text());
     if (is_active) {
       part = periods[at].final;
-      nodes.push_back({own, periods[at++]});
+      nodes.push_back({own, periods[at++], child.inner == nullptr});
     }
+    if (child.inner == nullptr) continue;
     // Also without a demand: its records fade, and its last allocation is forgotten.
-    if (child.inner != nullptr) divide(*child.inner, part, own + "/", weight_of, nodes);
+    if (is_active || !child.inner->is_quiet) {
+      divide(*child.inner, part, own + "/", weight_of, nodes);
+    }
+  }
+  inner.is_quiet = demands.empty() && inner.rests();
+}
+
+void TreeAllocator::set_rate(Rate rate) {
+  options_.rate = rate;
+  root_->allocator.set_rate(rate);
+}
+
+void TreeAllocator::skip() {
+  std::vector<Node> none;
+  allocate(
+      {}, [](std::string_view) { return std::uint64_t{1}; }, none);
+}
+
+// ---- reading ----
+
+const Ledger::Account* TreeAllocator::account_of(const JobId& job) const {
+  const auto leaf = leaves_.find(job);
+  return leaf == leaves_.end() ? nullptr : leaf->second.parent->allocator.ledger().find(job);
+}
+
+const Ledger::Account* TreeAllocator::account_of(std::span<const JobId> path) const {
+  const Inner* const parent = find(path.first(path.size() - 1));
+  return parent == nullptr ? nullptr : parent->allocator.ledger().find(path.back());
+}
+
+void TreeAllocator::list_records(std::vector<JobRecord>& records) const {
+  for (const auto& [job, leaf] : leaves_) {
+    if (leaf.parent->is_quiet) continue;
+    const Ledger::Account* const account = leaf.parent->allocator.ledger().find(job);
+    if (account != nullptr && account->record != 0) records.push_back({job, account->record});
+  }
+}
+
+// ---- bounds ----
+
+void TreeAllocator::forget_idle(std::size_t leaves_max) {
+  // Fewer than allowed, so that this is rare.
+  const std::size_t kept = leaves_max - leaves_max / 8;
+  if (leaves_.size() > leaves_max) {
+    std::vector<std::pair<std::uint64_t, JobId>> idle;
+    for (const auto& [job, leaf] : leaves_) {
+      if (leaf.last_active != period_) idle.emplace_back(leaf.last_active, job);
+    }
+    const std::size_t count = std::min(idle.size(), leaves_.size() - kept);
+    const auto end = idle.begin() + static_cast<std::ptrdiff_t>(count);
+    if (end != idle.end()) std::nth_element(idle.begin(), end, idle.end());
+    for (auto one = idle.begin(); one != end; ++one) forget(one->second);
+  }
+  // Jobs that moved may leave parents without children.
+  if (inner_ > leaves_max * kLevelsMax) forget_childless(*root_);
+}
+
+void TreeAllocator::forget(const JobId& job) {
+  const auto leaf = leaves_.find(job);
+  Inner* inner = leaf->second.parent;
+  inner->allocator.write_off(job);
+  inner->children.erase(job);
+  leaves_.erase(leaf);
+  while (inner->children.empty() && inner->parent != nullptr) {
+    Inner& parent = *inner->parent;
+    const JobId name = inner->name;
+    parent.allocator.write_off(name);
+    parent.children.erase(name);
+    --inner_;
+    inner = &parent;
+  }
+}
+
+void TreeAllocator::forget_childless(Inner& inner) {
+  for (auto child = inner.children.begin(); child != inner.children.end();) {
+    Inner* const below = child->second.inner.get();
+    if (below != nullptr) forget_childless(*below);
+    if (below == nullptr || !below->children.empty()) {
+      ++child;
+      continue;
+    }
+    inner.allocator.write_off(child->first);
+    child = inner.children.erase(child);
+    --inner_;
   }
 }
 

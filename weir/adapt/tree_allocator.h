@@ -47,12 +47,10 @@ class TreeAllocator {
     std::uint64_t weight = 1;
     Tokens demand;
     std::uint64_t reserve = 0;  // tokens per second
+    Tokens reserved{};          // g, if it is known otherwise than by `reserve`
   };
-  // An active node; `period.job` is its last component, `demand` the sum of its leaves'.
-  struct Node {
-    std::string path;  // components with / between them
-    JobPeriod period;
-  };
+  // An active node; `period.demand` is the sum of its leaves'.
+  using Node = NodePeriod;
   // What a node has lent and borrowed in a period.
   struct Loan {
     std::vector<JobId> path;  // down to the node, top first
@@ -67,7 +65,7 @@ class TreeAllocator {
   static constexpr std::uint64_t kReserveMax = 1'000'000'000'000;
   static constexpr std::size_t kLevelsMax = 8;
 
-  // REQUIRES: as for Allocator; jobs_max bounds the children of each parent.
+  // REQUIRES: as for Allocator; jobs_max bounds the accounts of the children of each parent.
   explicit TreeAllocator(const Allocator::Options& options);
   ~TreeAllocator();
 
@@ -82,27 +80,46 @@ class TreeAllocator {
   Tokens allocate(std::span<const Demand> demands, const WeightOf& weight_of,
                   std::vector<Node>& nodes);
 
-  // Inner nodes that are known.
+  // Takes effect in the next period.
+  void set_rate(Rate rate);
+  // A period with unknown capacity: allocates nothing and discards the last allocation.
+  void skip();
+  // If there are more leaves than this, ends those that were inactive longest: their records are
+  // written off. Parents without children end with them. Call after allocate().
+  void forget_idle(std::size_t leaves_max);
+
+  // Inner nodes and leaves that are known.
   std::size_t inner_nodes() const { return inner_; }
+  std::size_t leaves() const { return leaves_.size(); }
+  // The account of a job, or of an inner node, under its parent; nullptr if it has none.
+  const Ledger::Account* account_of(const JobId& job) const;
+  const Ledger::Account* account_of(std::span<const JobId> path) const;
+  // The records of all leaves that have one, in the order of their ids.
+  void list_records(std::vector<JobRecord>& records) const;
 
  private:
   struct Inner;
   struct Leaf {
     Inner* parent = nullptr;
-    std::uint64_t carry = 0;  // of its reservation, in 10^-9 tokens
+    std::uint64_t carry = 0;        // of its reservation, in 10^-9 tokens
+    std::uint64_t last_active = 0;  // number of a period
   };
+  using Leaves = absl::btree_map<JobId, Leaf>;
 
   Inner& parent_of(const Demand& demand);
   Inner* find(std::span<const JobId> path) const;
   static void settle_below(Inner& inner);
+  void forget(const JobId& job);
+  void forget_childless(Inner& inner);
   void add(const Demand& demand);
   void divide(Inner& inner, Tokens budget, const std::string& path, const WeightOf& weight_of,
               std::vector<Node>& nodes);
 
   Allocator::Options options_;
   std::unique_ptr<Inner> root_;
-  absl::btree_map<JobId, Leaf> leaves_;
+  Leaves leaves_;
   std::size_t inner_ = 0;
+  std::uint64_t period_ = 0;
 };
 
 }  // namespace weir

@@ -48,9 +48,12 @@ namespace {
 Result<void> check_reserve(const Limits& limits) {
   if (!limits.reserve) return {};
   const Reserve& reserve = *limits.reserve;
-  if (limits.scope == Scope::kCluster) {
-    return fail(std::errc::invalid_argument, {}, "a reservation holds on one server only",
-                "remove scope=cluster, or start a second rule with reserve= in another layer");
+  const bool has_limit = reserve.in_bytes ? limits.bps.has_value() : limits.rate_in_force() > 0;
+  if (limits.scope == Scope::kCluster && !has_limit) {
+    return fail(std::errc::invalid_argument, {},
+                "a reservation of a cluster is divided as its limit is, and there is no limit in "
+                "its unit",
+                reserve.in_bytes ? "add bps=" : "add rate=");
   }
   const auto exceeds = [&](std::string_view limit, const std::string& value) {
     return fail(std::errc::invalid_argument, {},

@@ -57,7 +57,7 @@ TEST(Limits, BurstsNeedTheirRate) {
   EXPECT_EQ(limits.check().error().code, std::errc::invalid_argument);
 }
 
-TEST(Limits, AReservationIsWithinTheLimitsAndOfOneServer) {
+TEST(Limits, AReservationIsWithinTheLimits) {
   Limits limits;
   limits.reserve = Reserve{Rate::per_second(10'000)};
   EXPECT_TRUE(limits.check()) << "the default rate";
@@ -72,7 +72,13 @@ TEST(Limits, AReservationIsWithinTheLimitsAndOfOneServer) {
   limits.reserve->rate = *limits.bps;
   EXPECT_TRUE(limits.check());
   limits.scope = Scope::kCluster;
-  EXPECT_FALSE(limits.check());
+  EXPECT_TRUE(limits.check());
+  limits.reserve = Reserve{Rate::per_second(5)};
+  EXPECT_EQ(limits.check().error().message(),
+            "a reservation of a cluster is divided as its limit is, and there is no limit in its "
+            "unit; add rate=");
+  limits.rate = 5;
+  EXPECT_TRUE(limits.check());
 }
 
 TEST(Limits, ABurstMustFillWithinAHundredYears) {

@@ -42,7 +42,8 @@ Wide reserved_by_others(std::string_view name, std::span<const RuleList* const> 
     for (const Rule* const rule : list->rules()) {
       // A rule of both heads is in both lists.
       const bool counts = list == lists.front() || rule->heads() == Heads::kHigh;
-      if (counts && rule->name() != name) sum += amount(rule->limits().reserve);
+      const bool is_here = rule->limits().scope != Scope::kCluster;
+      if (counts && is_here && rule->name() != name) sum += amount(rule->limits().reserve);
     }
   }
   return sum;
@@ -75,6 +76,7 @@ Result<void> ReserveBound::check(const RuleCommand& command,
   }
   if (!after.reserve) return {};
   if (cost && !is_in_unit_of(*after.reserve, after.cost, *cost)) return refuse_unit(after, *cost);
+  if (after.scope == Scope::kCluster) return {};
   const std::uint64_t wanted = amount(after.reserve);
   if (!capacity || wanted <= before) return {};
   const Wide others = reserved_by_others(command.name, lists);

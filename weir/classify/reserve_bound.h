@@ -4,7 +4,8 @@
 // of its capacity, in the unit of the capacity. A rule that reserves more is refused.
 //
 // Each rule counts once, whatever the number of its classes; while more classes use their
-// reservations than the capacity allows, all are scaled down (RuleEngine::set_reserve_scale).
+// reservations than the capacity allows, all are scaled down (RuleEngine::set_reserve_scale). Rules
+// of a cluster do not count: what a server gets of them changes with every slice.
 //
 // Values only.
 #pragma once

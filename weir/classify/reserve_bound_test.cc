@@ -76,5 +76,13 @@ TEST(ReserveBound, TheUnitIsThatOfTheCapacity) {
   EXPECT_EQ(start(any, "start b jobid={b} reserve=900GB/s"), "");
 }
 
+TEST(ReserveBound, RulesOfAClusterAreNotBoundedByOneServer) {
+  Bounded rules({.capacity = Rate::per_second(1000), .cost = Cost::op()});
+  EXPECT_EQ(start(rules, "start wide jobid={w} rate=9000 reserve=5000 scope=cluster"), "");
+  EXPECT_EQ(start(rules, "start own jobid={a} reserve=900"), "") << "the other one is not counted";
+  EXPECT_NE(start(rules, "start bytes jobid={b} bps=9MiB reserve=1MiB/s scope=cluster"), "")
+      << "in another unit";
+}
+
 }  // namespace
 }  // namespace weir

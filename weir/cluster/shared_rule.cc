@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "weir/base/quote.h"
+#include "weir/classify/rule_keys.h"
 #include "weir/coordinate/slices.h"
 
 namespace weir::cluster {
@@ -78,17 +79,16 @@ Result<RuleChange> shared_change(RuleChange change) {
     return fail(std::errc::invalid_argument, quote(text), "is not a rule of the cluster",
                 "start it on one server: weir rule start");
   }
-  if (keys.reserve && *keys.reserve) {
-    return fail(std::errc::invalid_argument, quote(text),
-                "reserves, which holds on one server only",
-                "omit reserve=, and start a rule with it on the server: weir rule start");
-  }
   if (change.verb != Verb::kStart) return change;
   if (!keys.rate && !keys.bps) {
     return fail(std::errc::invalid_argument, quote(text), "has no limit",
                 "give rate= or bps=, the limit for all servers together");
   }
   keys.scope = Scope::kCluster;
+  if (auto checked = with_keys({}, keys, change.verb).check(); !checked) {
+    return fail(std::errc::invalid_argument, quote(text), checked.error().what,
+                checked.error().hint);
+  }
   return change;
 }
 

@@ -72,6 +72,8 @@ TEST(SharedCommand, AStartIsTheClustersWithoutSayingSo) {
             "start dd jobid={dd.*} rate=5 scope=cluster");
   EXPECT_EQ(print(command_of("start dd jobid={dd.*} rate=5 scope=cluster")),
             "start dd jobid={dd.*} rate=5 scope=cluster");
+  EXPECT_EQ(print(command_of("start dd jobid={dd.*} rate=500 reserve=200")),
+            "start dd jobid={dd.*} rate=500 reserve=200 scope=cluster");
   EXPECT_EQ(command_of("stop dd").verb, Verb::kStop);
 }
 
@@ -81,6 +83,9 @@ TEST(SharedCommand, WhatCannotBeTheClustersIsRefused) {
   EXPECT_EQ(refusal_of("reg start dd jobid={dd.*} rate=5"), std::errc::invalid_argument);
   EXPECT_EQ(refusal_of("change default rate=5"), std::errc::operation_not_permitted);
   EXPECT_EQ(refusal_of("begin dd"), std::errc::invalid_argument);
+  EXPECT_EQ(refusal_of("start dd jobid={dd.*} rate=5 reserve=9"), std::errc::invalid_argument);
+  EXPECT_EQ(refusal_of("start dd jobid={dd.*} bps=9MiB reserve=5"), std::errc::invalid_argument)
+      << "no limit in its unit";
   EXPECT_EQ(refusal_of("start dd {500} 10"), std::errc::invalid_argument) << "of which field?";
   RuleChange lines = start_of({.name = "dd", .conds = "jobid={a\nb}"});
   lines.keys.rate = 5;

@@ -30,9 +30,20 @@ void apply_capacity(const ServiceReload& reload, Service& service, Instant now) 
   WEIR_ASSERT(set.has_value());
 }
 
+void apply_weights(const ServiceReload& reload, Service& service, Instant now) {
+  for (const auto& [path, weight] : reload.weights) {
+    service.shares.weights[path] = weight;
+    if (weight == 0) service.shares.weights.erase(path);
+    const auto set = service.target.set_node_weight(path, weight, now);
+    WEIR_ASSERT(set.has_value());  // as the file was checked
+  }
+}
+
 void apply(const ServeReload& plan, serve::JobTable jobs, Server& server) {
   for (const ServiceReload& reload : plan.services) {
-    if (reload.capacity) apply_capacity(reload, *server.find_service(reload.service), server.now());
+    Service& service = *server.find_service(reload.service);
+    if (reload.capacity) apply_capacity(reload, service, server.now());
+    apply_weights(reload, service, server.now());
   }
   for (const ShapeReload& reload : plan.shapes) {
     const auto reshaped = server.reshape(reload.exported, reload.shape);

@@ -10,19 +10,24 @@
 #include <fmt/format.h>
 
 #include "weir/adapt/options.h"
+#include "weir/adapt/tree_allocator.h"
+#include "weir/adapt/tree_shares.h"
 #include "weir/base/control_characters.h"
 #include "weir/base/job_id.h"
 #include "weir/base/nearest.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
 #include "weir/classify/command.h"
+#include "weir/classify/number.h"
 #include "weir/classify/plain_rates.h"
 #include "weir/classify/rule_list.h"
+#include "weir/classify/share_level.h"
 #include "weir/config/slurm.h"
 #include "weir/config/toml_table.h"
 #include "weir/host/files.h"
 #include "weir/target/nrs_text.h"
 #include "weir/target/target.h"
+#include "weir/target/tree_levels.h"
 
 namespace weir::config {
 namespace {
@@ -36,8 +41,8 @@ struct Part {
   Words keys;
 };
 
-const std::array<Part, 13>& parts() {
-  static const std::array<Part, 13> parts = {{
+const std::array<Part, 14>& parts() {
+  static const std::array<Part, 14> parts = {{
       {"server",
        {"listen", "user", "control_socket", "trace", "io", "threads", "connections", "memory",
         "connection_memory", "connection_requests", "handshake_timeout", "drain_timeout"}},
@@ -50,13 +55,15 @@ const std::array<Part, 13>& parts() {
       {"lock",
        {"listen", "state", "limit", "preset", "lease", "grace", "policy", "rules", "insecure"}},
       {"claims", {"local", "allow"}},
-      {"jobs", {"file", "job_pattern", "nodes", "slurm", "slurm_every", "squeue", "unknown"}},
+      {"jobs",
+       {"file", "job_pattern", "nodes", "slurm", "slurm_every", "squeue", "sshare", "unknown"}},
       {"nodemap", {"name", "nids"}},
       {"groups", {"length", "quiesce", "quiet_max"}},
       {"group", {"name", "nids", "length"}},
       {"service",
        {"name", "policy", "tunables", "rules", "adaptive", "capacity", "slots", "hp_slots",
         "latency_target", "period", "cost", "classes"}},
+      {"shares", {"accounts", "service", "tree", "weights"}},
       {"export",
        {"name", "store", "size", "direct", "force", "read_only", "description", "service",
         "block_min", "block_preferred", "block_max"}},
@@ -249,6 +256,8 @@ void read_slurm(const TomlTable& table, serve::SlurmOptions& slurm) {
                            serve::SlurmOptions::kEveryMax);
   if (table.has("squeue")) slurm.squeue = bounded_text(table, "squeue", Bounds::kPathMax);
   if (slurm.squeue.empty()) table.refuse("squeue", "is empty", "name the program");
+  if (table.has("sshare")) slurm.sshare = bounded_text(table, "sshare", Bounds::kPathMax);
+  if (slurm.sshare.empty()) table.refuse("sshare", "is empty", "name the program");
   if (!table.has("job_pattern")) return;
   slurm.pattern = bounded_text(table, "job_pattern", Bounds::kNameMax);
   if (const auto pattern = JobPattern::parse_known(slurm.pattern); !pattern) {
@@ -692,6 +701,142 @@ std::string service_name(const TomlTable& table, const ServeOptions& options) {
   return name;
 }
 
+// A value of a level in the path of a weight, as requests have it; empty after an error.
+std::string share_value(FieldSet level, std::string_view value,
+                        const std::vector<serve::NodemapOptions>& nodemaps, std::string& wrong) {
+  if (value == kNoShareValue) return std::string(value);
+  const Field field = level.first();
+  if (field == Field::kNodemap) {
+    if (value == "default") return "0";
+    for (std::size_t i = 0; i < nodemaps.size(); ++i) {
+      if (nodemaps[i].name == value) return std::to_string(i + 1);
+    }
+    wrong = fmt::format("{} is not a nodemap of this file", quote(value));
+  } else if (field == Field::kUid || field == Field::kGid || field == Field::kProjid) {
+    if (const auto id = read_decimal(value); id && *id < kUnknownId) return std::to_string(*id);
+    wrong = fmt::format("{} is not a {}; write its number, or {}", quote(value), level.print_type(),
+                        kNoShareValue);
+  } else if (value.empty() || value.size() > JobId::kSizeMax) {
+    wrong = fmt::format("{} is not a value of {}", quote(value), level.print_type());
+  }
+  return wrong.empty() ? std::string(value) : std::string();
+}
+
+// The path of a node above the jobs, as requests have it; empty after an error.
+std::string share_path(const TomlTable& table, const TomlKey& key, std::string_view what,
+                       const ServeOptions& options, const serve::SharesOptions& shares) {
+  const auto refuse = [&](const std::string& why, std::string_view hint = {}) {
+    table.mistakes().add(
+        key.at, fmt::format("{}: {} of {} {}", table.name(), what, quote(key.name), why), hint);
+    return std::string();
+  };
+  const std::vector<JobId> values = path_values(key.name);
+  if (values.size() > shares.levels.size()) {
+    return refuse(
+        fmt::format("has a path of {} values; the tree has {} level{} above the jobs",
+                    values.size(), shares.levels.size(), shares.levels.size() == 1 ? "" : "s"),
+        "the weight of a job is weight= of its rule, or its nodes");
+  }
+  std::string path, wrong;
+  for (std::size_t i = 0; i < values.size() && wrong.empty(); ++i) {
+    path += (i == 0 ? "" : "/") +
+            share_value(shares.levels[i], values[i].text(), options.nodemaps, wrong);
+  }
+  return wrong.empty() ? path : refuse("cannot be set: " + wrong);
+}
+
+// Calls read(member, path) for each node of a table of nodes.
+template <class Read>
+void each_node(const TomlTable& table, std::string_view key, std::string_view what,
+               std::string_view form, const ServeOptions& options,
+               const serve::SharesOptions& shares, Read read) {
+  const auto value = table.get(key);
+  if (!value) return;
+  if (!value->is_table()) {
+    table.refuse(key, fmt::format("must be a table such as {}", form));
+    return;
+  }
+  const std::vector<TomlMember> members = value->members();
+  if (members.size() > Bounds::kWeightsMax) {
+    table.refuse(key, fmt::format("has more than {} nodes", Bounds::kWeightsMax));
+    return;
+  }
+  for (const TomlMember& member : members) {
+    const std::string path = share_path(table, member.key, what, options, shares);
+    if (path.empty()) continue;
+    const auto refuse = [&](std::string_view why, std::string_view hint = {}) {
+      table.mistakes().add(
+          member.key.at,
+          fmt::format("{}: {} of {} {}", table.name(), what, quote(member.key.name), why), hint);
+    };
+    read(member, path, refuse);
+  }
+}
+
+void read_weights(const TomlTable& table, const ServeOptions& options,
+                  serve::SharesOptions& shares) {
+  each_node(
+      table, "weights", "the weight", "{ '1001' = 2, '1001/5' = 3 }", options, shares,
+      [&](const TomlMember& member, const std::string& path, const auto& refuse) {
+        const auto* weight = member.value.template as<std::int64_t>();
+        if (weight == nullptr || *weight < 1 ||
+            static_cast<std::uint64_t>(*weight) > TreeAllocator::kWeightMax) {
+          refuse(fmt::format("must be a whole number from 1 to {}", TreeAllocator::kWeightMax));
+        } else if (!shares.weights.emplace(path, static_cast<std::uint64_t>(*weight)).second) {
+          refuse("is given twice", "give each node once");
+        }
+      });
+}
+
+void read_accounts(const TomlTable& table, const ServeOptions& options,
+                   serve::SharesOptions& shares) {
+  each_node(table, "accounts", "the account", "{ '1001' = 'physics', '1001/5' = 'physics/alice' }",
+            options, shares,
+            [&](const TomlMember& member, const std::string& path, const auto& refuse) {
+              const auto* account = member.value.template as<std::string>();
+              if (account == nullptr || account->empty() || account->size() > Bounds::kNameMax ||
+                  std::count(account->begin(), account->end(), '/') > 1) {
+                refuse("is not valid", "expected ACCOUNT, or ACCOUNT/USER");
+              } else if (!shares.accounts.emplace(path, *account).second) {
+                refuse("is given twice", "give each node once");
+              }
+            });
+}
+
+void read_shares(const TomlTable& table, ServeOptions& options) {
+  const std::string name = service_name(table, options);
+  if (name == serve::kDefaultService && !is_named_before(options.services, name)) {
+    options.services.emplace_back();
+  }
+  const auto service = std::find_if(options.services.begin(), options.services.end(),
+                                    [&](const auto& one) { return one.name == name; });
+  if (service == options.services.end()) return;  // reported
+  if (!service->shares.levels.empty()) {
+    table.refuse("service", fmt::format("{} has a tree of shares already", quote(name)));
+    return;
+  }
+  if (!table.has("tree")) {
+    table.miss("tree", "such as ['projid', 'uid', 'jobid']");
+    return;
+  }
+  std::string text;
+  for (const TomlTable::Item& item : table.texts("tree")) {
+    text += (text.empty() ? "" : ",") + item.text;
+  }
+  const auto levels = parse_tree_levels(text);
+  if (!levels) {
+    refuse_with(table, table.place_of("tree"), "tree", levels.error());
+    return;
+  }
+  service->shares.levels = *levels;
+  if (service->adaptive == serve::Adaptive::kOff) {
+    table.refuse("tree", "has no effect with adaptive = \"off\"",
+                 "set adaptive = \"on\" for the service, or remove the tree");
+  }
+  read_weights(table, options, service->shares);
+  read_accounts(table, options, service->shares);
+}
+
 void read_export(const TomlTable& table, ServeOptions& options) {
   if (!has_room(table, options.exports, Bounds::kExportsMax)) return;
   serve::ExportOptions exported;
@@ -820,6 +965,7 @@ void read_document(const TomlValue& document, TomlMistakes& mistakes, ServeOptio
   once("groups", [&](const TomlTable& table) { read_groups(table, options.groups); });
   many("group", read_group);
   many("service", read_service);
+  many("shares", read_shares);
   many("export", read_export);
   many("nfs", read_nfs);
 }

@@ -14,6 +14,7 @@
 //   [groups]       turns of groups of clients
 //   [[group]]      clients that are preferred together
 //   [[service]]    a policy, its rules, the controller and the capacity
+//   [[shares]]     the tree of shares of a service: projects, users, jobs
 //   [[export]]     a name, a store, and the service that schedules its requests
 //
 // All errors of a file are reported, each with its line and column; an unknown key is reported with
@@ -49,6 +50,7 @@ struct ServeConfigBounds : serve::ServeBounds {
   static constexpr std::size_t kPathMax = 4095;       // bytes
   static constexpr std::size_t kSocketPathMax = 107;  // bytes, the room in sockaddr_un
   static constexpr std::uint64_t kNodesMax = 1'000'000;
+  static constexpr std::size_t kWeightsMax = 100'000;  // of nodes of a tree of shares
   static constexpr Bytes kMemoryMin{256 << 10};
   static constexpr Bytes kMemoryMax{std::uint64_t{1} << 50};
   static constexpr Nanoseconds kLeaseMin = std::chrono::seconds{1};

@@ -105,7 +105,7 @@ class Plan {
 
   void plan_service(const ServiceOptions& old, const ServiceOptions& service) {
     const auto& [name, policy, tunables, rules, more_rules, adaptive, capacity, slots, hp_slots,
-                 latency_target, period, cost, classes] = service;
+                 latency_target, period, cost, classes, shares] = service;
     const std::string called = "service " + quote(name);
     restart_if(old.policy != policy, called + ": policy");
     restart_if(old.tunables != tunables, called + ": tunables");
@@ -116,7 +116,13 @@ class Plan {
     restart_if(old.period != period, called + ": period");
     restart_if(old.cost != cost, called + ": cost");
     restart_if(old.classes != classes, called + ": classes");
+    restart_if(old.shares.levels != shares.levels, called + ": tree of shares");
+    restart_if(old.shares.accounts != shares.accounts, called + ": accounts of shares");
     ServiceReload reload{name, {}, {}};
+    // With other levels the paths would have another meaning.
+    if (old.shares.levels == shares.levels) {
+      reload.weights = plan_weights(called, old.shares.weights, shares.weights);
+    }
     if (old.rules != rules) {
       // Under another policy, or with other nodemaps, the commands would have another meaning.
       const bool stands = old.policy == policy && before_.nodemaps == after_.nodemaps;
@@ -140,7 +146,30 @@ class Plan {
         reload.capacity = capacity;
       }
     }
-    if (!reload.changes.empty() || reload.capacity) plan_.services.push_back(std::move(reload));
+    if (!reload.changes.empty() || reload.capacity || !reload.weights.empty()) {
+      plan_.services.push_back(std::move(reload));
+    }
+  }
+
+  std::map<std::string, std::uint64_t> plan_weights(
+      const std::string& called, const std::map<std::string, std::uint64_t>& before,
+      const std::map<std::string, std::uint64_t>& after) {
+    std::map<std::string, std::uint64_t> changed;
+    for (const auto& [path, weight] : before) {
+      if (!after.contains(path)) changed[path] = 0;
+    }
+    for (const auto& [path, weight] : after) {
+      const auto found = before.find(path);
+      if (found == before.end() || found->second != weight) changed[path] = weight;
+    }
+    const auto text = [](const auto& weights, const std::string& path) {
+      const auto found = weights.find(path);
+      return found == weights.end() ? std::string("1") : std::to_string(found->second);
+    };
+    for (const auto& [path, weight] : changed) {
+      change(called + ": weight of " + quote(path), text(before, path), text(after, path));
+    }
+    return changed;
   }
 
   static std::string print(const serve::Capacity& capacity) {
@@ -204,6 +233,10 @@ ServeOptions reached(ServeOptions before, const ServeReload& plan, const ServeOp
     auto service = find(before.services, reload.service);
     if (service == before.services.end()) service = before.services.emplace(service);
     if (reload.capacity) service->capacity = *reload.capacity;
+    for (const auto& [path, weight] : reload.weights) {
+      service->shares.weights[path] = weight;
+      if (weight == 0) service->shares.weights.erase(path);
+    }
     if (reload.changes.empty()) continue;
     const auto wanted = find(after.services, reload.service);
     service->rules = wanted == after.services.end() ? std::vector<RuleChange>{} : wanted->rules;

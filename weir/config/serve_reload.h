@@ -10,13 +10,16 @@
 //   plan.restart                              keys that take effect only at the next start
 //   applied = reached(applied, plan, read_now)              for the next reload
 //
-// Applied at once: rules, capacities (also to and from `auto`), shapes of stores that were opened
-// as shaped, limits, jobs. Rules become commands that turn the old list into the new one: a rule of
-// which only limits differ is changed, and its classes keep their balances; from the first other
-// difference on, rules are stopped and started again, so that the order is that of the file. Rules
-// that were never in the file are not touched. Pure: values in, values out.
+// Applied at once: rules, capacities (also to and from `auto`), weights of nodes of a tree of
+// shares, shapes of stores that were opened as shaped, limits, jobs. Rules become commands that
+// turn the old list into the new one: a rule of which only limits differ is changed, and its
+// classes keep their balances; from the first other difference on, rules are stopped and started
+// again, so that the order is that of the file. Rules that were never in the file are not touched.
+// Pure: values in, values out.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,6 +33,8 @@ struct ServiceReload {
   std::string service;
   std::vector<RuleChange> changes;  // of rules, in this order
   std::optional<serve::Capacity> capacity;
+  // Of nodes of the tree of shares, by path; 0: it has no weight of its own any more.
+  std::map<std::string, std::uint64_t> weights = {};
 
   bool operator==(const ServiceReload&) const = default;
 };

@@ -68,6 +68,25 @@ TEST(ServeReload, JobsChangeAtOnce) {
   EXPECT_TRUE(reload.restart.empty());
 }
 
+TEST(ServeReload, WeightsOfNodesChangeAtOnceAndTheLevelsAtTheNextStart) {
+  const std::string tree = "[shares]\ntree = ['projid', 'uid', 'jobid']\nweights = ";
+  const ServeOptions before = parsed(tree + "{ '1' = 2, '1/7' = 3, '2' = 4 }\n");
+  const ServeOptions after = parsed(tree + "{ '1' = 5, '2' = 4, '3' = 2 }\n");
+  const ServeReload reload = plan_reload(before, after);
+  ASSERT_EQ(reload.services.size(), 1U);
+  EXPECT_EQ(reload.services[0].weights,
+            (std::map<std::string, std::uint64_t>{{"1", 5}, {"1/7", 0}, {"3", 2}}));
+  EXPECT_EQ(reload.changes, (Texts{"service 'ost_io': weight of '1': 2 -> 5",
+                                   "service 'ost_io': weight of '1/7': 3 -> 1",
+                                   "service 'ost_io': weight of '3': 1 -> 2"}));
+  EXPECT_TRUE(reload.restart.empty());
+  EXPECT_EQ(reached(before, reload, after), after);
+  const ServeReload other =
+      plan_reload(before, parsed("[shares]\ntree = ['uid', 'jobid']\nweights = { '1' = 9 }\n"));
+  EXPECT_EQ(other.restart, Texts{"service 'ost_io': tree of shares"});
+  EXPECT_TRUE(other.services.empty());
+}
+
 TEST(ServeReload, CapacityChangesAtOnceUnlessTheCostDoes) {
   const ServeReload reload = plan("", "[[service]]\ncapacity = 4000\n");
   ASSERT_EQ(reload.services.size(), 1U);

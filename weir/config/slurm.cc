@@ -346,6 +346,41 @@ SlurmJobs::Sizes SlurmJobs::sizes(const JobPattern& pattern,
   return sizes;
 }
 
+// ---- accounts ----
+
+// Lines such as " physics|alice|10", indented by the depth of the account.
+Result<std::map<std::string, std::uint64_t, std::less<>>> parse_account_shares(
+    std::string_view text) {
+  std::map<std::string, std::uint64_t, std::less<>> shares;
+  const auto next = [](std::string_view& line) {
+    const std::size_t end = std::min(line.find('|'), line.size());
+    std::string_view word = line.substr(0, end);
+    line.remove_prefix(std::min(end + 1, line.size()));
+    while (word.starts_with(' ')) word.remove_prefix(1);
+    while (word.ends_with(' ')) word.remove_suffix(1);
+    return word;
+  };
+  while (!text.empty()) {
+    std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    const std::string_view account = next(line);
+    const std::string_view user = next(line);
+    const std::string_view number = next(line);
+    std::uint64_t raw = 0;
+    const auto read = std::from_chars(number.data(), number.data() + number.size(), raw);
+    const bool is_number = read.ec == std::errc() && read.ptr == number.data() + number.size();
+    if (account.empty() || !is_number) continue;
+    std::string name(account);
+    if (!user.empty()) name.append("/").append(user);
+    shares[name] = raw;
+  }
+  if (shares.empty()) {
+    return fail(std::errc::invalid_argument, "sshare", "lists no accounts",
+                "check that 'sshare -a' works; it needs accounting in slurm.conf");
+  }
+  return shares;
+}
+
 // ---- files ----
 
 Result<std::vector<JobNodes>> parse_nodes(std::string_view text) {

@@ -111,6 +111,12 @@ class SlurmJobs {
   std::map<std::string, Place, std::less<>> hosts_;  // short names
 };
 
+// The shares of accounts and of their users, from `sshare -anP -o Account,User,RawShares`: by
+// "physics" and "physics/alice". Shares that are those of the parent account are left out. EINVAL
+// if the text lists no account.
+Result<std::map<std::string, std::uint64_t, std::less<>>> parse_account_shares(
+    std::string_view text);
+
 // The hosts of an expression such as "n[1-3,7],rack[01-02]a". EINVAL: not a valid expression, or
 // more than `most` hosts.
 Result<std::vector<std::string>> expand_hosts(std::string_view text, std::size_t most);

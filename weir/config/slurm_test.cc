@@ -131,5 +131,23 @@ TEST(Slurm, FilesOfSizes) {
   }
 }
 
+TEST(AccountShares, AreThoseOfAccountsAndOfTheirUsers) {
+  const auto shares = parse_account_shares(
+      "root||\n root|root|1\n physics||40\n  physics|alice|7\n  physics|bob|parent\n"
+      "  optics||3\nbad line\n chem||0\n");
+  ASSERT_TRUE(shares);
+  EXPECT_EQ(
+      *shares,
+      (std::map<std::string, std::uint64_t, std::less<>>{
+          {"chem", 0}, {"optics", 3}, {"physics", 40}, {"physics/alice", 7}, {"root/root", 1}}));
+}
+
+TEST(AccountShares, TextWithoutAnAccountIsAnError) {
+  for (const char* text : {"", "\n\n", "sshare: error: Problem talking to the database\n", "a|b|\n",
+                           "||7\n", "a||99999999999999999999999\n"}) {
+    EXPECT_FALSE(parse_account_shares(text)) << text;
+  }
+}
+
 }  // namespace
 }  // namespace weir::config

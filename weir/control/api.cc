@@ -62,7 +62,7 @@ HttpResponse service_answer(const ServiceSnapshot& shot, std::string_view what,
     return response;
   }
   return error_response(404, "a service has no " + quote(what),
-                        "use policies, tunables, rules, classes, jobs, ledger or capacity");
+                        "use policies, tunables, rules, classes, jobs, ledger, shares or capacity");
 }
 
 }  // namespace

@@ -269,9 +269,90 @@ Verdict limited(const ServiceSnapshot& service, const Explained& explained, cons
           .limited_by = by->name()};
 }
 
+// ---- a tree of shares ----
+
+// The nodes above the job, top first; empty: they are not known.
+std::vector<const NodeSnapshot*> nodes_above(const ServiceSnapshot& service,
+                                             const JobSnapshot& job) {
+  std::vector<const NodeSnapshot*> nodes;
+  for (std::size_t at = 0; service.tree && !job.path.empty() && at <= job.path.size();) {
+    const std::size_t end = std::min(job.path.find('/', at), job.path.size());
+    const std::string_view path = std::string_view(job.path).substr(0, end);
+    const auto& all = service.tree->nodes;
+    const auto found =
+        std::find_if(all.begin(), all.end(), [&](const auto& one) { return one.path == path; });
+    if (found == all.end()) return {};
+    nodes.push_back(&*found);
+    at = end + 1;
+  }
+  return nodes;
+}
+
+// "40 %", "33.3 %", or "all"
+std::string part_words(std::uint64_t weight, std::uint64_t of) {
+  if (weight >= of) return "all";
+  const auto permille =
+      static_cast<std::uint64_t>(static_cast<unsigned __int128>(weight) * 1000 / of);
+  if (permille == 0) return "less than 0.1 %";
+  if (permille % 10 == 0) return fmt::format("{} %", permille / 10);
+  return fmt::format("{}.{} %", permille / 10, permille % 10);
+}
+
+// "project 7 40 % -> uid 1001 50 % -> ior.7 all"; empty: it is not known.
+std::string path_words(const ServiceSnapshot& service, const JobSnapshot& job) {
+  const auto nodes = nodes_above(service, job);
+  if (nodes.empty() || job.siblings < job.weight) return {};
+  std::string text;
+  for (const NodeSnapshot* const node : nodes) {
+    text += fmt::format("{} {} {} -> ", node->level, node->value(),
+                        part_words(node->weight, node->siblings));
+  }
+  return text + printable_id(job.job.text()) + " " + part_words(job.weight, job.siblings);
+}
+
+// A part of a part of the capacity.
+std::optional<std::uint64_t> entitlement_in_tree(const ServiceSnapshot& service,
+                                                 const JobSnapshot& job) {
+  const auto nodes = nodes_above(service, job);
+  if (nodes.empty() || !job.share || !service.capacity || job.siblings < job.weight) return {};
+  unsigned __int128 part = *service.capacity;
+  for (const NodeSnapshot* const node : nodes) part = part * node->weight / node->siblings;
+  return static_cast<std::uint64_t>(part * job.weight / job.siblings);
+}
+
+// The command that would enlarge its share; none for requests without a job.
+std::string larger_share(const JobSnapshot& job, const RuleSnapshot* weighing) {
+  if (weighing != nullptr) {
+    RuleKeys more;
+    more.weight = static_cast<std::uint32_t>(std::min<std::uint64_t>(2 * job.weight, kWeightMax));
+    return "weir rule " + print(change_of(weighing->name, more));
+  }
+  if (job.job.empty() || job.weight != job.nodes) return "";
+  return fmt::format("weir job set {} {}", shell_word(printable_id(job.job.text())), 2 * job.nodes);
+}
+
+// What gives the job a larger part: a larger weight, if others share its node; otherwise the weight
+// of the lowest node that has siblings.
+std::string more_share(const ServiceSnapshot& service, const JobSnapshot& job,
+                       const RuleSnapshot* weighing, std::string& cure) {
+  const bool is_alone = service.tree && job.siblings <= job.weight;
+  if (!is_alone) {
+    cure = larger_share(job, weighing);
+    return {};
+  }
+  const auto nodes = nodes_above(service, job);
+  const auto shared = std::find_if(nodes.rbegin(), nodes.rend(), [](const NodeSnapshot* node) {
+    return node->weight < node->siblings;
+  });
+  if (shared == nodes.rend()) return {};
+  return fmt::format("; the weight of {} {} in [[shares]] determines it", (*shared)->level,
+                     quote((*shared)->path));
+}
+
 // What the job is entitled to of the capacity; none: the weights of all jobs are not known.
 std::optional<std::uint64_t> entitlement_of(const ServiceSnapshot& service,
                                             const JobSnapshot& job) {
+  if (service.tree) return entitlement_in_tree(service, job);
   const auto& weights = service.share_weights;
   if (!job.share || !service.capacity || !weights || weights->sum < job.weight) return {};
   return static_cast<std::uint64_t>(static_cast<unsigned __int128>(*service.capacity) * job.weight /
@@ -294,17 +375,6 @@ const RuleSnapshot* weighing_rule(const ServiceSnapshot& service, const Explaine
   const RuleSnapshot* const rule =
       explained.found == nullptr ? nullptr : rule_of(service, explained.found->rule);
   return rule == nullptr || rule->weight == 0 ? nullptr : rule;
-}
-
-// The command that would enlarge its share; none for requests without a job.
-std::string larger_share(const JobSnapshot& job, const RuleSnapshot* weighing) {
-  if (weighing != nullptr) {
-    RuleKeys more;
-    more.weight = static_cast<std::uint32_t>(std::min<std::uint64_t>(2 * job.weight, kWeightMax));
-    return "weir rule " + print(change_of(weighing->name, more));
-  }
-  if (job.job.empty() || job.weight != job.nodes) return "";
-  return fmt::format("weir job set {} {}", shell_word(printable_id(job.job.text())), 2 * job.nodes);
 }
 
 Verdict out_of_share(const ServiceSnapshot& service, const Explained& explained,
@@ -331,7 +401,9 @@ Verdict out_of_share(const ServiceSnapshot& service, const Explained& explained,
     text += fmt::format(", and repays {} tokens to other jobs",
                         count_words(three_digits(static_cast<std::uint64_t>(-job->record))));
   }
-  return {"share", text, larger_share(*job, weighing)};
+  std::string cure;
+  text += more_share(service, *job, weighing, cure);
+  return {"share", text, cure};
 }
 
 // Whether the share is nearly all of the capacity: then more nodes would not enlarge it.
@@ -621,10 +693,12 @@ std::vector<std::string> standing_of(const ServiceSnapshot& service, const JobSn
   };
   if (const auto owned = entitlement_of(service, job)) {
     const std::uint64_t entitled = *owned;
-    all.push_back(fmt::format("{} of {} {}, entitled to {}", count_words(job.weight),
-                              count_words(service.share_weights->sum),
-                              job.weight == job.nodes ? "nodes" : "parts by weight",
-                              tokens_rate(three_digits(entitled), service)));
+    const std::string part =
+        service.tree ? path_words(service, job)
+                     : fmt::format("{} of {} {}", count_words(job.weight),
+                                   count_words(service.share_weights->sum),
+                                   job.weight == job.nodes ? "nodes" : "parts by weight");
+    all.push_back(part + ", entitled to " + tokens_rate(three_digits(entitled), service));
     const std::string now = "share now " + tokens_rate(three_digits(*job.share), service);
     if (verdict.cause == "limit") {
       all.push_back(now + "; its own limit holds it, so it neither lends nor borrows");
@@ -638,6 +712,7 @@ std::vector<std::string> standing_of(const ServiceSnapshot& service, const JobSn
       all.push_back(now);
     }
   } else {
+    if (std::string path = path_words(service, job); !path.empty()) all.push_back(std::move(path));
     all.push_back(
         fmt::format("{}, share {}", counted(job.nodes, "node"),
                     job.share ? tokens_rate(three_digits(*job.share), service) : "not known yet"));

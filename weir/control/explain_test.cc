@@ -2,6 +2,7 @@
 #include "weir/control/explain.h"
 
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -423,6 +424,63 @@ TEST(Words, AreShort) {
   EXPECT_EQ(time_words(1'234'000'000'000), "1,230 s");
   EXPECT_EQ(three_digits(5'472'300), 5'470'000U);
   EXPECT_EQ(three_digits(999), 999U);
+}
+
+// ---- a tree of shares ----
+
+// The job is one of two with equal weights of user 1001 of project 7, which has 40 %.
+World in_tree() {
+  World world;
+  ServiceSnapshot& service = world.service();
+  service.adaptive = "on";
+  service.tree =
+      TreeSnapshot{.levels = "projid,uid,jobid",
+                   .nodes = {{.path = "7", .level = "project", .weight = 2, .siblings = 5},
+                             {.path = "7/1001", .level = "uid", .siblings = 3}},
+                   .nodes_in_all = 4};
+  JobSnapshot& job = service.jobs.front();
+  job.path = "7/1001";
+  job.siblings = 2;
+  job.share = 266;
+  return world;
+}
+
+std::vector<std::string> standing(World& world) {
+  return standing_of(world.service(), world.service().jobs.front(), {});
+}
+
+TEST(ExplainTree, ShowsThePathAndWhatTheJobIsEntitledTo) {
+  World world = in_tree();
+  EXPECT_EQ(standing(world).front(),
+            "project 7 40 % -> uid 1001 33.3 % -> dd.0 50 %, entitled to 266 operations/s");
+  EXPECT_EQ(standing(world)[1], "share now 266 operations/s");
+  world.service().jobs.front().siblings = 1;
+  world.service().tree->nodes[0].siblings = 2'000'000;
+  EXPECT_EQ(standing(world).front().substr(0, 45), "project 7 less than 0.1 % -> uid 1001 33.3 % ");
+  EXPECT_NE(standing(world).front().find("-> dd.0 all"), std::string::npos);
+}
+
+TEST(ExplainTree, TheCureIsWhatGivesThePartThatIsTooSmall) {
+  World world = in_tree();
+  world.service().adaptive = "";  // whether others want the capacity is not asked
+  Verdict told = world.verdict(world.waited(Delay::kShare));
+  EXPECT_EQ(told.cure, "weir job set dd.0 2");
+  world.service().jobs.front().siblings = 1;
+  told = world.verdict(world.waited(Delay::kShare));
+  EXPECT_EQ(told.cure, "");
+  EXPECT_EQ(
+      told.text,
+      "dd.0 uses all of its share of the capacity, 266 operations/s for 1 node; the weight of "
+      "uid '7/1001' in [[shares]] determines it");
+  world.service().tree->nodes[1].siblings = 1;
+  told = world.verdict(world.waited(Delay::kShare));
+  EXPECT_NE(told.text.find("the weight of project '7'"), std::string::npos);
+}
+
+TEST(ExplainTree, APathThatIsNotKnownIsLeftOut) {
+  World world = in_tree();
+  world.service().tree->nodes.pop_back();
+  EXPECT_EQ(standing(world).front(), "1 node, share 266 operations/s");
 }
 
 }  // namespace

@@ -238,6 +238,21 @@ void add_cluster(std::string& page, const serve::ClusterStatus& status) {
   }
 }
 
+// The first nodes of the first level, such as projects.
+template <class Visit>
+void each_node(const Snapshot& shot, Visit visit) {
+  constexpr std::size_t kNodesMax = 100;
+  for (const ServiceSnapshot& one : shot.services) {
+    std::size_t count = 0;
+    if (!one.tree) continue;
+    for (const NodeSnapshot& node : one.tree->nodes) {
+      if (node.path.find('/') != std::string::npos || count == kNodesMax) continue;
+      ++count;
+      visit(one, node);
+    }
+  }
+}
+
 }  // namespace
 
 Metrics::RuleSums& Metrics::RuleSums::operator+=(const RuleSums& more) {
@@ -411,6 +426,19 @@ void Metrics::add_jobs(std::string& page, const Snapshot& shot) const {
   }
 }
 
+void Metrics::add_nodes(std::string& page, const Snapshot& shot) {
+  Family shares(page, "weir_node_share_tokens", "gauge",
+                "Tokens per second of a node of the first level of a tree of shares.");
+  each_node(shot, [&](const ServiceSnapshot& one, const NodeSnapshot& node) {
+    if (node.share) shares.add(labels_of(one.name, "node", node.path), *node.share);
+  });
+  Family records(page, "weir_node_record_tokens", "gauge",
+                 "Tokens that such a node has lent (above 0) or owes the others (below 0).");
+  each_node(shot, [&](const ServiceSnapshot& one, const NodeSnapshot& node) {
+    records.add_signed(labels_of(one.name, "node", node.path), node.record);
+  });
+}
+
 // Every direction of a service has a series; of a job, those that it uses.
 void Metrics::add_times(std::string& page) const {
   static constexpr std::string_view kDirections[] = {"read", "write", "other"};
@@ -468,6 +496,7 @@ std::string Metrics::scrape(const Snapshot& shot) {
   locks_.add_to(page, shot.locks);
   add_rules(page);
   add_jobs(page, shot);
+  add_nodes(page, shot);
   add_times(page);
   return page;
 }

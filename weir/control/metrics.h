@@ -89,6 +89,7 @@ class Metrics {
   void count_times(Service& kept, const ServiceSnapshot& shot, Instant now);
   void add_rules(std::string& page) const;
   void add_jobs(std::string& page, const Snapshot& shot) const;
+  static void add_nodes(std::string& page, const Snapshot& shot);
   void add_times(std::string& page) const;
 
   std::string version_;

@@ -63,6 +63,24 @@ TEST(Metrics, DirectionsAreApartAndTimesAreSums) {
   }
 }
 
+TEST(Metrics, NodesOfTheFirstLevelOfATreeHaveSeries) {
+  Snapshot shot = with_jobs(std::chrono::seconds{1}, 1, 5);
+  TreeSnapshot& tree = shot.services[0].tree.emplace();
+  for (int i = 0; i < 200; ++i) {
+    tree.nodes.push_back(
+        {.path = std::to_string(i), .level = "project", .share = 40, .record = -i});
+  }
+  tree.nodes.push_back({.path = "7/1001", .level = "uid", .share = 10});
+  Metrics metrics("1.2");
+  const std::string page = metrics.scrape(shot);
+  EXPECT_NE(page.find("weir_node_share_tokens{service=\"ost_io\",node=\"7\"} 40\n"),
+            std::string::npos);
+  EXPECT_NE(page.find("weir_node_record_tokens{service=\"ost_io\",node=\"7\"} -7\n"),
+            std::string::npos);
+  EXPECT_EQ(lines_with(page, "weir_node_share_tokens{"), 100U);
+  EXPECT_EQ(lines_with(page, "7/1001"), 0U);
+}
+
 TEST(Metrics, SeriesThatDoNotMoveEnd) {
   Metrics metrics("1.2");
   metrics.scrape(with_jobs(std::chrono::seconds{1}, 3, 5));

@@ -16,6 +16,7 @@
 #include "weir/control/words.h"
 #include "weir/host/log.h"
 #include "weir/schedule/policy_kinds.h"
+#include "weir/target/tree_levels.h"
 
 namespace weir::control {
 namespace {
@@ -75,6 +76,17 @@ ClassSnapshot class_shot(const ClassView& view) {
   return shot;
 }
 
+// Values with / between them. Of the characters that are escaped, only "(none)" has some.
+std::string printable_path(TreeShares::Path path) {
+  std::string text;
+  for (const JobId& value : path) {
+    if (&value != path.data()) text += '/';
+    text += value.text() == TreeAllocator::kNone ? std::string(TreeAllocator::kNone)
+                                                 : printable_id(value.text());
+  }
+  return text;
+}
+
 JobSnapshot job_shot(const Target& target, const JobStats::Entry& entry) {
   JobSnapshot shot{.job = entry.job,
                    .arrived = entry.arrived.requests,
@@ -93,18 +105,71 @@ JobSnapshot job_shot(const Target& target, const JobStats::Entry& entry) {
     shot.weight = share->nodes;
     if (share->rate) shot.share = tokens_in(*share->rate, std::chrono::seconds{1}).count();
   }
-  if (const Ledger::Account* const account = controller->ledger().find(entry.job)) {
+  if (const Ledger::Account* const account = controller->account_of(entry.job)) {
     shot.record = account->record;
     shot.lent = account->lent_sum.count();
     shot.borrowed = account->borrowed_sum.count();
   }
+  if (const TreeShares* const tree = controller->tree()) {
+    shot.path = printable_path(tree->path_of(entry.job));
+    shot.siblings = tree->siblings_of(entry.job);
+  }
   return shot;
+}
+
+// ---- trees of shares ----
+
+const TreeShares* tree_of(const Target& target) {
+  return target.controller() == nullptr ? nullptr : target.controller()->tree();
+}
+
+NodeSnapshot node_shot(const Target& target, const TreeShares::NodeView& node) {
+  NodeSnapshot shot{.path = printable_path(node.values),
+                    .level = level_word(target.share_levels()[node.values.size() - 1]),
+                    .weight = node.weight,
+                    .siblings = node.siblings};
+  if (node.rate) shot.share = tokens_in(*node.rate, std::chrono::seconds{1}).count();
+  if (node.account == nullptr) return shot;
+  shot.record = node.account->record;
+  shot.lent = node.account->lent_sum.count();
+  shot.borrowed = node.account->borrowed_sum.count();
+  return shot;
+}
+
+void add_tree(const Target& target, ServiceSnapshot& shot) {
+  const TreeShares* const tree = tree_of(target);
+  if (tree == nullptr) return;
+  shot.tree.emplace().levels = print_tree_levels(target.share_levels());
+  shot.tree->nodes_in_all = tree->nodes();
+}
+
+void add_all_nodes(const Target& target, ServiceSnapshot& shot) {
+  if (!shot.tree) return;
+  tree_of(target)->visit(TreeSnapshot::kNodesMax, [&](const TreeShares::NodeView& node) {
+    shot.tree->nodes.push_back(node_shot(target, node));
+  });
+}
+
+void add_nodes_above(const Target& target, const JobId& job, ServiceSnapshot& shot) {
+  if (!shot.tree) return;
+  const TreeShares& tree = *tree_of(target);
+  const TreeShares::Path path = tree.path_of(job);
+  for (std::size_t depth = 1; depth <= path.size(); ++depth) {
+    const auto node = tree.find(path.first(depth));
+    const auto is_there = [&](const NodeSnapshot& one) {
+      return one.path == printable_path(node->values);
+    };
+    auto& nodes = shot.tree->nodes;
+    if (node && std::none_of(nodes.begin(), nodes.end(), is_there)) {
+      nodes.push_back(node_shot(target, *node));
+    }
+  }
 }
 
 bool has_record(const Target& target, const JobId& job) {
   const Controller* const controller = target.controller();
   const Ledger::Account* const account =
-      controller == nullptr ? nullptr : controller->ledger().find(job);
+      controller == nullptr ? nullptr : controller->account_of(job);
   return account != nullptr && account->record != 0;
 }
 
@@ -257,6 +322,7 @@ void begin_target(const Target& target, const serve::Service* service, ServiceSn
   shot.slots = slots_shot(target);
   const Controller* const controller = target.controller();
   shot.adaptive = controller == nullptr ? "off" : controller->suspended().value_or("on");
+  add_tree(target, shot);
   add_policies(shot, target);
   add_tunables(shot, target);
   shot.notes = notes_of(target, service);
@@ -441,6 +507,7 @@ bool SnapshotTaker::step_target(const Target& target, const serve::Service* serv
   switch (part_) {
     case Part::kHead:
       begin_target(target, service, shot, now);
+      if (!query_) add_all_nodes(target, shot);
       add_wait_rules(target, shot);
       part_ = Part::kClasses;
       return false;
@@ -507,6 +574,7 @@ bool SnapshotTaker::step_jobs(const Target& target, ServiceSnapshot& shot, Insta
     if (controller != nullptr) add_weight(*controller, entry, now, shot);
     if (query_ && !query_->is_job(entry.job) && !has_record(target, entry.job)) continue;
     shot.jobs.push_back(job_shot(target, entry));
+    if (query_ && query_->is_job(entry.job)) add_nodes_above(target, entry.job, shot);
   }
   if (at_ < stats.size()) return false;
   at_ = 0;

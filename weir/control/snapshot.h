@@ -103,6 +103,32 @@ struct JobSnapshot {
   std::int64_t record = 0;                  // above 0: it has lent
   std::uint64_t lent = 0;                   // settled instant loans since the start
   std::uint64_t borrowed = 0;
+  // In a tree of shares: its node (NodeSnapshot::path), and the weights of all jobs there that hold
+  // a share, of which its own is a part.
+  std::string path = {};
+  std::uint64_t siblings = 0;
+};
+
+// A node above the jobs in a tree of shares.
+struct NodeSnapshot {
+  std::string path;        // the values of the levels, with / between them
+  std::string_view level;  // "project", "uid"
+  std::uint64_t weight = 1;
+  std::uint64_t siblings = 1;               // the weights of all children of its parent
+  std::optional<std::uint64_t> share = {};  // tokens per second; none: not paced
+  std::int64_t record = 0;                  // among its siblings; above 0: it has lent
+  std::uint64_t lent = 0;                   // settled instant loans since the start
+  std::uint64_t borrowed = 0;
+
+  // The last value of the path.
+  std::string_view value() const { return std::string_view(path).substr(path.rfind('/') + 1); }
+};
+struct TreeSnapshot {
+  std::string levels;               // "projid,uid,jobid"
+  std::vector<NodeSnapshot> nodes;  // the first kNodesMax; with a query, those above its jobs
+  std::size_t nodes_in_all = 0;
+
+  static constexpr std::size_t kNodesMax = 1000;
 };
 
 struct RuleSnapshot {
@@ -200,6 +226,7 @@ struct ServiceSnapshot {
   std::uint32_t reserve_scale = kReserveScaleOne;  // of all reservations
   std::uint64_t overflowed = 0;
   std::optional<GroupsSnapshot> groups;
+  std::optional<TreeSnapshot> tree;  // none: shares of jobs alone
   // Of all requests, and of the kTimedJobsMax most delayed jobs. Parts are read at different
   // moments, so that a job that got its histogram meanwhile may be missing in the sum.
   JobTimes times;

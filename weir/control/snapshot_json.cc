@@ -47,6 +47,7 @@ Json job_json(const JobSnapshot& job) {
   json["record"] = job.record;
   json["lent"] = job.lent;
   json["borrowed"] = job.borrowed;
+  json["path"] = job.path.empty() ? Json(nullptr) : Json(job.path);
   return json;
 }
 
@@ -122,6 +123,28 @@ Json slots_json(const SlotsSnapshot& shot) {
           {"latency_target_ns", or_null(shot.latency_target_ns)}};
 }
 
+Json tree_json(const std::optional<TreeSnapshot>& shot) {
+  if (!shot) return nullptr;
+  return {{"levels", shot->levels}, {"nodes", shot->nodes_in_all}};
+}
+
+// /v1/services/NAME/shares: the nodes above the jobs in a tree of shares.
+Json shares_json(const ServiceSnapshot& shot) {
+  Json all = Json::array();
+  if (!shot.tree) return all;
+  for (const NodeSnapshot& node : shot.tree->nodes) {
+    all.push_back({{"path", node.path},
+                   {"level", node.level},
+                   {"weight", node.weight},
+                   {"weights", node.siblings},
+                   {"share", node.share ? Json(*node.share) : Json(nullptr)},
+                   {"record", node.record},
+                   {"lent", node.lent},
+                   {"borrowed", node.borrowed}});
+  }
+  return all;
+}
+
 Json summary_json(const ServiceSnapshot& shot) {
   Json json{{"service", shot.name},
             {"policy", policy_text(shot)},
@@ -134,6 +157,7 @@ Json summary_json(const ServiceSnapshot& shot) {
             {"reserve_permille", shot.reserve_scale / (kReserveScaleOne / 1000)},
             {"overflowed", shot.overflowed},
             {"groups", groups_json(shot.groups)},
+            {"tree", tree_json(shot.tree)},
             {"notes", shot.notes}};
   json.update(capacity_json(shot));
   return json;
@@ -144,6 +168,7 @@ Json ledger_json(const ServiceSnapshot& shot) {
   for (const JobSnapshot& job : shot.jobs) {
     if (job.record == 0 && job.lent == 0 && job.borrowed == 0) continue;
     all.push_back({{"job", printable_id(job.job.text())},
+                   {"path", job.path.empty() ? Json(nullptr) : Json(job.path)},
                    {"record", job.record},
                    {"lent", job.lent},
                    {"borrowed", job.borrowed}});
@@ -324,6 +349,7 @@ std::optional<std::string> service_json(const ServiceSnapshot& shot, std::string
   if (what == "classes") return text_of(classes_json(shot, query));
   if (what == "jobs") return text_of(jobs_json(shot, query));
   if (what == "ledger") return text_of(ledger_json(shot));
+  if (what == "shares") return text_of(shares_json(shot));
   if (what == "capacity") return text_of(capacity_json(shot));
   return std::nullopt;
 }

@@ -105,7 +105,7 @@ Json job_json(const Target& target, const JobStats::Entry& entry) {
   const Controller* const controller = target.controller();
   if (controller == nullptr) return json;
   const auto share = controller->share_of(entry.job);
-  const Ledger::Account* const account = controller->ledger().find(entry.job);
+  const Ledger::Account* const account = controller->account_of(entry.job);
   json["nodes"] = controller->nodes_of(entry.job);
   json["share"] = or_null(share ? share->rate : std::nullopt);
   json["record"] = account == nullptr ? 0 : account->record;

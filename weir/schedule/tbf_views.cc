@@ -162,8 +162,8 @@ std::uint64_t Tbf::reserves_in_use() {
     if (used.reservation == nullptr || !rule_of(used)->limits().reserve) return;
     tbf::Reservation& reservation = *used.reservation;
     if (!std::exchange(reservation.was_offered, reservation.is_offered())) return;
-    const std::uint64_t one =
-        tokens_in(rule_of(used)->limits().reserve->rate, kReserveTime).count();
+    const Rate rate = rules_.reserve_rate(rule_of(used)->limits(), used.pace->slice);
+    const std::uint64_t one = tokens_in(rate, kReserveTime).count();
     if (__builtin_add_overflow(sum, one, &sum)) sum = UINT64_MAX;
   });
   return sum;

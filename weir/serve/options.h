@@ -17,6 +17,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -27,6 +28,7 @@
 #include "weir/base/rate.h"
 #include "weir/base/result.h"
 #include "weir/base/time.h"
+#include "weir/classify/attributes.h"
 #include "weir/classify/limits.h"
 #include "weir/classify/nid.h"
 #include "weir/classify/rule_spec.h"
@@ -137,6 +139,18 @@ inline constexpr std::uint32_t kSlotsDefault = 16;
 // auto | N
 Result<std::uint32_t> parse_slots(std::string_view text);
 
+// A tree of shares: its levels above the jobs, top first, and the weights of nodes by the values of
+// their paths with / between them. Without levels there is no tree.
+struct SharesOptions {
+  std::vector<FieldSet> levels = {};
+  std::map<std::string, std::uint64_t> weights = {};
+  // Nodes that have the shares of an account of Slurm as their weight, unless they are listed
+  // above: "physics", or "physics/alice" for a user of an account.
+  std::map<std::string, std::string> accounts = {};
+
+  bool operator==(const SharesOptions&) const = default;
+};
+
 struct ServiceOptions {
   std::string name{kDefaultService};
   std::string policy = "tbf jobid";         // as written to nrs_policies
@@ -152,6 +166,7 @@ struct ServiceOptions {
   std::optional<Nanoseconds> period;  // of the controller; none: its default
   std::optional<Cost> cost;  // of a request, against the capacity; none: according to the capacity
   std::uint32_t classes = 8192;  // maximum number of classes, and of jobs; others share a class
+  SharesOptions shares = {};
 
   bool operator==(const ServiceOptions&) const = default;
 };
@@ -385,6 +400,7 @@ struct SlurmOptions {
   bool is_on = false;
   std::string pattern = "%j";  // of job ids, with the codes that Slurm knows: %j and %u
   std::string squeue = "squeue";
+  std::string sshare = "sshare";
   Nanoseconds every = std::chrono::seconds{10};
 
   bool operator==(const SlurmOptions&) const = default;

@@ -56,6 +56,7 @@ TraceTarget describe(const ServiceOptions& options, const std::vector<NodemapOpt
       target.controller.has_value() && options.capacity.kind == Capacity::Kind::kAuto;
   if (options.capacity.kind == Capacity::Kind::kBytes) target.cost = Cost::bytes();
   if (options.cost) target.cost = *options.cost;
+  target.share_levels = options.shares.levels;
   return described;
 }
 
@@ -129,6 +130,11 @@ Result<std::unique_ptr<Service>> open_service(const ServiceOptions& options,
                                               const std::vector<NodemapOptions>& nodemaps,
                                               UnknownJobs unknown_jobs, const GroupsOptions& groups,
                                               Instant now, TraceFile* trace, Standing standing) {
+  if (!options.shares.levels.empty() && options.adaptive == Adaptive::kOff) {
+    return fail(std::errc::invalid_argument, "service " + quote(options.name),
+                "a tree of shares has no effect with adaptive off",
+                "use adaptive on, or remove [shares]");
+  }
   TraceTarget described = describe(options, nodemaps, unknown_jobs, now);
   described.options.gate.rules.in_cluster = standing == Standing::kInCluster;
   described.options.gate.rules.groups.reserve(groups.groups.size());
@@ -147,6 +153,11 @@ Result<std::unique_ptr<Service>> open_service(const ServiceOptions& options,
     auto set = set_tunable(service->target, options.policy, text, now);
     if (!set) return tl::unexpected(set.error());
   }
+  for (const auto& [path, weight] : options.shares.weights) {
+    auto set = service->target.set_node_weight(path, weight, now);
+    if (!set) return tl::unexpected(set.error());
+  }
+  service->shares = options.shares;
   if (auto begun = service->rules.begin(options.rules, options.more_rules, now); !begun) {
     return tl::unexpected(begun.error());
   }
@@ -197,6 +208,37 @@ Result<std::unique_ptr<ServedExport>> open_export(const ExportOptions& options, 
                 "minimum and preferred must be powers of 2, the size a multiple of the minimum");
   }
   return served;
+}
+
+bool has_accounts(const ServeOptions& options) {
+  return std::any_of(options.services.begin(), options.services.end(),
+                     [](const ServiceOptions& one) { return !one.shares.accounts.empty(); });
+}
+
+std::vector<std::string> set_account_weights(Service& service, const AccountShares& accounts,
+                                             Instant now) {
+  std::vector<std::string> gone;
+  const Controller* const controller = service.target.controller();
+  const TreeShares* const tree = controller == nullptr ? nullptr : controller->tree();
+  if (tree == nullptr) return gone;
+  for (const auto& [path, account] : service.shares.accounts) {
+    if (service.shares.weights.contains(path)) continue;
+    const auto found = accounts.find(account);
+    const std::uint64_t weight =
+        found == accounts.end()
+            ? 0
+            : std::clamp<std::uint64_t>(found->second, 1, TreeAllocator::kWeightMax);
+    if (tree->weight_of(path) == std::max<std::uint64_t>(weight, 1)) continue;
+    const auto set = service.target.set_node_weight(path, weight, now);
+    WEIR_ASSERT(set.has_value());  // as the file was checked
+    if (weight == 0) {
+      gone.push_back(
+          fmt::format("account {} is not listed any more; node {} of service {} has the "
+                      "weight 1",
+                      quote(account), quote(path), quote(service.name)));
+    }
+  }
+  return gone;
 }
 
 Result<JobTable> parse_jobs(std::string_view text) {

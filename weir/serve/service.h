@@ -68,6 +68,7 @@ struct Service {
   Target target;
   KeptRules rules;
   std::unique_ptr<ServiceGroups> groups;  // none: no group is preferred
+  SharesOptions shares = {};              // as in the file that was applied last
   Instant wakes_at = kNever;
   std::size_t dispatcher = 0;  // among those of the server
 
@@ -127,6 +128,15 @@ Result<void> check_groups(const GroupsOptions& groups,
 Result<void> try_services(const ServeOptions& options);
 Result<std::unique_ptr<ServedExport>> open_export(const ExportOptions& options, Service& service,
                                                   host::IoLoop& io);
+
+// Shares of accounts of Slurm, and of their users: "physics", "physics/alice".
+using AccountShares = std::map<std::string, std::uint64_t, std::less<>>;
+// Whether nodes of any service have the weight of an account.
+bool has_accounts(const ServeOptions& options);
+// Sets the weights of nodes that have those of an account; that of an account that is gone is 1.
+// Returns a line for each of these.
+std::vector<std::string> set_account_weights(Service& service, const AccountShares& accounts,
+                                             Instant now);
 
 // The nodes of jobs: a line "JOB NODES" each, '#' starts a comment. The error names the line.
 using JobTable = std::map<std::string, std::uint64_t>;

@@ -129,6 +129,11 @@ Checkers::Checkers(std::string_view target, const Bounds& bounds, std::uint32_t 
   for (const auto& rate : bounds.reserves) {
     reserves_.push_back(rate ? std::optional<ReserveCheck>({*rate, largest}) : std::nullopt);
   }
+  if (bounds.tree) parts_.emplace(*bounds.tree, largest);
+}
+
+void Checkers::note_parts(Instant now) {
+  if (const auto wrong = parts_->take_finding()) found(now, *wrong);
 }
 
 ReserveCheck* Checkers::reserve_of(std::size_t job) {
@@ -142,6 +147,9 @@ void Checkers::miss_reserve(std::size_t job, Instant now) {
 void Checkers::wait(std::size_t job, Instant now) {
   ReserveCheck* const reserve = reserve_of(job);
   if (reserve != nullptr && !reserve->arrive(now)) miss_reserve(job, now);
+  if (!parts_) return;
+  parts_->wait(job, now);
+  note_parts(now);
 }
 
 void Checkers::found(Instant at, std::string_view what) {
@@ -163,6 +171,9 @@ void Checkers::dispatch(std::size_t job, std::size_t lane, std::uint64_t number,
   if (enough_) enough_->serve(cost, now);
   ReserveCheck* const reserve = reserve_of(job);
   if (reserve != nullptr && !reserve->dispatch(cost, now)) miss_reserve(job, now);
+  if (!parts_) return;
+  parts_->dispatch(job, cost, now);
+  note_parts(now);
 }
 
 void Checkers::complete(Instant now) {
@@ -189,6 +200,10 @@ void Checkers::period(const PeriodReport& report) {
 void Checkers::end(std::uint64_t drained, Instant now) {
   for (std::size_t job = 0; job < reserves_.size(); ++job) {
     if (reserves_[job] && !reserves_[job]->check(now)) miss_reserve(job, now);
+  }
+  if (parts_) {
+    parts_->end(now);
+    note_parts(now);
   }
   if (drained != queued_ || order_.waiting() != queued_) {
     found(now,

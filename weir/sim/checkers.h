@@ -12,6 +12,7 @@
 //   limits           of each job and of the whole target: no interval holds more than rate x its
 //                    length + depth
 //   records          of all jobs sum to 0 at the end of every period
+//   parts            in a tree of shares (parts_check.h)
 //   reservations     in every second in which a job with a reservation has requests waiting
 //                    throughout, it gets 99 % of it, less one request
 //
@@ -33,6 +34,7 @@
 #include "weir/base/rate.h"
 #include "weir/base/time.h"
 #include "weir/sim/contender.h"
+#include "weir/sim/parts_check.h"
 
 namespace weir::sim {
 
@@ -139,7 +141,7 @@ class Checkers {
     ++queued_;
     return order_.arrive(lane);
   }
-  // The request is of this job; only for reservations.
+  // The request is of this job; only for reservations and trees of shares.
   void wait(std::size_t job, Instant now);
   void dispatch(std::size_t job, std::size_t lane, std::uint64_t number, Tokens cost, Instant now);
   void complete(Instant now);
@@ -150,11 +152,14 @@ class Checkers {
   void period(const PeriodReport& report);
   // At the end: the requests that the target still dispatched, and those that arrived.
   void end(std::uint64_t drained, Instant now);
+  // Stretches of time in which the parts of a tree of shares were checked.
+  std::uint64_t parts_checked() const { return parts_ ? parts_->checked() : 0; }
 
  private:
   void found(Instant at, std::string_view what);
   ReserveCheck* reserve_of(std::size_t job);
   void miss_reserve(std::size_t job, Instant now);
+  void note_parts(Instant now);
 
   std::string target_;
   Idling idling_;
@@ -164,6 +169,7 @@ class Checkers {
   std::optional<WindowCheck> whole_;
   std::optional<WindowCheck> enough_;
   std::vector<std::optional<ReserveCheck>> reserves_;
+  std::optional<PartsCheck> parts_;
   OrderCheck order_;
   std::uint64_t queued_ = 0;
   std::uint64_t running_ = 0;

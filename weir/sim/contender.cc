@@ -2,6 +2,7 @@
 #include "weir/sim/contender.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
 
 #include <fmt/format.h>
@@ -10,6 +11,7 @@
 #include "weir/base/assert.h"
 #include "weir/base/units.h"
 #include "weir/classify/rule_spec.h"
+#include "weir/classify/share_level.h"
 
 namespace weir::sim {
 namespace {
@@ -99,7 +101,44 @@ std::string_view why_no_reservations(Contender contender) {
   }
 }
 
+// The nodes of jobs, and the weights of nodes above them.
+Result<void> set_weights(const Scenario& scenario, const TargetSpec& spec, Stage& stage,
+                         Instant now) {
+  for (const JobSpec& job : scenario.jobs) {
+    if (auto set = stage.target->set_nodes(JobId(job.name), job.nodes, now); !set) return set;
+  }
+  if (!stage.bounds.tree) return {};
+  for (const auto& [path, weight] : spec.weights) {
+    if (auto set = stage.target->set_node_weight(path, weight, now); !set) return set;
+  }
+  return {};
+}
+
 }  // namespace
+
+JobTree job_tree(const Scenario& scenario, const TargetSpec& spec) {
+  JobTree tree{.nodes = {{}}, .jobs = {}};
+  std::map<std::string, std::size_t> known;  // by path
+  for (const JobSpec& job : scenario.jobs) {
+    Attributes attributes;
+    attributes.projid = job.project;
+    attributes.uid = job.user;
+    std::size_t node = 0;
+    std::string path;
+    for (const FieldSet level : spec.tree) {
+      path += (path.empty() ? "" : "/") + std::string(node_name(level, attributes).text());
+      const auto [found, is_new] = known.try_emplace(path, tree.nodes.size());
+      if (is_new) {
+        const auto weight = spec.weights.find(path);
+        tree.nodes.push_back({node, weight == spec.weights.end() ? 1 : weight->second, path});
+      }
+      node = found->second;
+    }
+    tree.jobs.push_back(tree.nodes.size());
+    tree.nodes.push_back({node, job.nodes, path + "/" + job.name});
+  }
+  return tree;
+}
 
 std::string_view contender_name(Contender contender) {
   return kNames[static_cast<std::size_t>(contender)];
@@ -172,6 +211,11 @@ Result<Stage> make_stage(Contender contender, const Scenario& scenario, const Ta
   } else if (contender == Contender::kNone) {
     bounds.idling = Idling::kForbidden;
   }
+  const bool is_ours = contender == Contender::kWeir || contender == Contender::kWfq;
+  if (is_ours && !spec.tree.empty()) {
+    options.share_levels = spec.tree;
+    bounds.tree = job_tree(scenario, spec);
+  }
   if (options.controller && period) options.controller->period = *period;
 
   Stage stage{std::make_unique<Target>(options, now), std::move(bounds)};
@@ -179,12 +223,8 @@ Result<Stage> make_stage(Contender contender, const Scenario& scenario, const Ta
   if (auto started = stage.target->set_policy("tbf", "jobid", Heads::kBoth, now); !started) {
     return tl::unexpected(started.error());
   }
-  for (const JobSpec& job : scenario.jobs) {
-    if (auto set = stage.target->set_nodes(JobId(job.name), job.nodes, now); !set) {
-      return tl::unexpected(set.error());
-    }
-  }
-  if (contender == Contender::kWeir || contender == Contender::kWfq) {
+  if (auto set = set_weights(scenario, spec, stage, now); !set) return tl::unexpected(set.error());
+  if (is_ours) {
     if (auto reserved = reserve(scenario, spec, stage, now); !reserved) {
       return tl::unexpected(reserved.error());
     }

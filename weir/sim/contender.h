@@ -28,6 +28,7 @@
 #include "weir/base/rate.h"
 #include "weir/base/result.h"
 #include "weir/base/time.h"
+#include "weir/sim/parts_check.h"
 #include "weir/sim/scenario.h"
 #include "weir/target/target.h"
 
@@ -95,7 +96,11 @@ struct Bounds {
   // What a job gets at least in every second in which it has requests waiting throughout, by the
   // order of the scenario; empty: nothing.
   std::vector<std::optional<Rate>> reserves = {};
+  std::optional<JobTree> tree = std::nullopt;  // none: shares of jobs alone
 };
+
+// The jobs in the tree of a target.
+JobTree job_tree(const Scenario& scenario, const TargetSpec& spec);
 
 struct Stage {
   std::unique_ptr<Target> target;

@@ -99,6 +99,7 @@ struct Outcome {
   Nanoseconds held_back_longest{0};
   std::uint64_t events = 0;  // number of events taken from the heap
   std::uint64_t findings = 0;
+  std::uint64_t parts_checked = 0;  // stretches of time, of all nodes of trees of shares
   std::vector<std::string> first_findings;
 };
 

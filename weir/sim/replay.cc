@@ -283,6 +283,9 @@ bool Replay::command(const TraceRecord& record, Stand& stand) {
     case TraceKind::kNodes:
       is_done = target.set_nodes(JobId(record.text), record.number, now_).has_value();
       break;
+    case TraceKind::kWeight:
+      is_done = target.set_node_weight(record.text, record.number, now_).has_value();
+      break;
     case TraceKind::kClients:
       target.set_nodes_by_clients(record.flag, now_);
       break;

@@ -44,6 +44,10 @@ class Server {
                   .controller = ControllerOptions{},
                   .capacity = Rate::per_second(3000),
                   .nodes_by_clients = true});
+    add("tree", {.gate = {.slots = 4},
+                 .controller = ControllerOptions{},
+                 .capacity = Rate::per_second(2000),
+                 .share_levels = {{Field::kUid}, FieldSet::subnet(24)}});
     Target::Options together{.controller = ControllerOptions{}, .capacity = Rate::per_second(5000)};
     together.gate.rules.in_cluster = true;
     together.gate.rules.groups = {*NidList::parse("0.0.0.[0-0]@tcp"),
@@ -127,6 +131,7 @@ class Server {
     request.attributes.nid.net = NetType::kTcp;
     request.attributes.nid.family = AddressFamily::kIpv4;
     request.attributes.nid.low = draw(3);
+    request.attributes.uid = static_cast<std::uint32_t>(draw(3));  // jobs move
     request.attributes.opcode = 3 + static_cast<std::uint32_t>(draw(2));
     request.bytes = Bytes{std::uint64_t{4096} << draw(5)};
     return request;
@@ -226,6 +231,9 @@ class Server {
         (void)write_nrs_policies(target, "crrn", {});
         (void)write_nrs_tunable(target, {"crrn", "quantum"}, "7", {});
         break;
+      case 8:  // refused without a tree; 0 removes the setting
+        (void)target.set_node_weight(std::to_string(draw(3)), draw(5), now_);
+        break;
       default:
         (void)write_nrs_policies(target, "tbf jobid", {});
     }
@@ -286,7 +294,7 @@ TEST(Replay, RepeatsEveryDecisionWhateverHappened) {
     EXPECT_EQ(report.difference, "") << seed;
     EXPECT_TRUE(report.is_whole()) << report.complaint;
     EXPECT_EQ(report.head, (TraceHead{"weir test", 7}));
-    EXPECT_EQ(report.targets, 3U);
+    EXPECT_EQ(report.targets, 4U);
     EXPECT_GT(report.run, 2'000U);
     EXPECT_GT(report.commands, 100U);
     EXPECT_GT(report.withdrawn, 50U);

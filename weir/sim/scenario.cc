@@ -54,6 +54,11 @@ Result<void> check_target(const TargetSpec& target) {
     return refuse(where, "has a latency target and a fixed number of slots",
                   "use slots = 'auto', or remove latency_target");
   }
+  for (const FieldSet level : target.tree) {
+    if (level == FieldSet{Field::kProjid} || level == FieldSet{Field::kUid}) continue;
+    return refuse(where, fmt::format("has a tree with the level {}", level.print_type()),
+                  "jobs of a scenario have projid and uid only");
+  }
   if (auto checked = check_device(target.store, where); !checked) return checked;
   if (target.store.service.base <= Nanoseconds{0} &&
       target.store.service.per_mib <= Nanoseconds{0} && target.store.seek <= Nanoseconds{0}) {

@@ -20,6 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,6 +30,7 @@
 #include "weir/base/rate.h"
 #include "weir/base/result.h"
 #include "weir/base/time.h"
+#include "weir/classify/attributes.h"
 #include "weir/classify/limits.h"
 #include "weir/sim/store.h"
 
@@ -48,6 +50,10 @@ struct TargetSpec {
   Cost cost;
   bool auto_slots = false;  // the target searches for the number of slots, from store.slots on
   std::optional<Nanoseconds> latency_target;
+  // Levels above the jobs of a tree of shares, for policies that have one; the weights of its nodes
+  // are by path.
+  std::vector<FieldSet> tree;
+  std::map<std::string, std::uint64_t> weights;
   StoreSpec store;
 };
 
@@ -87,6 +93,8 @@ struct JobSpec {
   // units per second.
   std::optional<Rate> reserve = std::nullopt;
   std::vector<ProcessSpec> processes;
+  std::uint32_t project = kUnknownId;
+  std::uint32_t user = kUnknownId;
 };
 
 // A request of a recorded trace; it arrives at its time, whatever is outstanding.

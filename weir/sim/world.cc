@@ -579,7 +579,11 @@ class World {
   void admit(Flight& flight, std::uint32_t job) {
     Device& device = devices_[flight.target];
     flight.job = job;
-    if (!(flight.attributes.job == jobs_[job].id)) flight.attributes.job = jobs_[job].id;
+    if (!(flight.attributes.job == jobs_[job].id)) {
+      flight.attributes.job = jobs_[job].id;
+      flight.attributes.projid = scenario_.jobs[job].project;
+      flight.attributes.uid = scenario_.jobs[job].user;
+    }
     if (device.hints.size() <= job) device.hints.resize(jobs_.size());
     flight.hint = &device.hints[job];
     flight.cost = device.cost.of(flight.bytes).count();
@@ -783,7 +787,9 @@ class World {
     if (device.scheduler.target) device.scheduler.target->shutdown(told);
     std::uint64_t drained = 0;
     while (device.scheduler.drain(told) != nullptr) ++drained;
-    if (device.checkers) device.checkers->end(drained, device.counted);
+    if (!device.checkers) return;
+    device.checkers->end(drained, device.counted);
+    outcome_.parts_checked += device.checkers->parts_checked();
   }
 
   void sum_up() {
@@ -828,6 +834,7 @@ class World {
     for (std::size_t i = 0; i < jobs_.size(); ++i) all += contended_cost(i);
     if (all <= 0) return;
     const auto nodes = static_cast<double>(scenario_.nodes());
+    const JobTree tree = job_tree(scenario_, scenario_.targets[0]);
     std::vector<std::uint64_t> weights;
     std::vector<double> demands;
     for (std::size_t i = 0; i < jobs_.size(); ++i) {
@@ -835,6 +842,11 @@ class World {
       job.share = contended_cost(i) / all;
       job.entitlement = static_cast<double>(job.nodes) / nodes;
       weights.push_back(job.nodes);
+      if (!scenario_.targets[0].tree.empty()) {
+        constexpr std::uint64_t kWhole = 1'000'000'000'000;
+        weights.back() = std::max<std::uint64_t>(tree.part_of(i, kWhole), 1);
+        job.entitlement = static_cast<double>(weights.back()) / static_cast<double>(kWhole);
+      }
       demands.push_back(contended_cost(i) + unserved_[i]);
     }
     const std::vector<double> fair = fair_parts(all, weights, demands);

@@ -75,6 +75,58 @@ TEST(World, RefusesAReservationAboveTheCapacity) {
   EXPECT_NE(outcome.error().message().find("90 % of the capacity"), std::string::npos);
 }
 
+// Projects 1 and 2 with weights 3 and 1, two users each, of which that of project 1 with number 11
+// sends bursts; two jobs each.
+Scenario two_projects() {
+  Scenario scenario;
+  scenario.length = seconds{15};
+  TargetSpec& target = scenario.targets[0];
+  target.store.slots = 16;
+  target.store.service = {.base = milliseconds{14}};
+  target.tree = {{Field::kProjid}, {Field::kUid}};
+  target.weights = {{"1", 3}, {"2/21", 4}};
+  for (const std::uint32_t user : {11U, 12U, 21U, 22U}) {
+    for (const char* letter : {"a", "b"}) {
+      ProcessSpec process{.window = 16};
+      if (user == 11) {
+        process.kind = ProcessSpec::Kind::kBurst;
+        process.requests = 30;
+        process.every = seconds{2};
+      }
+      add_job(scenario, letter + std::to_string(user), {process});
+      scenario.jobs.back().project = user / 10;
+      scenario.jobs.back().user = user;
+    }
+  }
+  return scenario;
+}
+
+TEST(World, DividesByTheTreeAndLendsToSiblingsFirst) {
+  const Outcome outcome = outcome_of(two_projects(), Contender::kWeir);
+  EXPECT_GT(outcome.parts_checked, 3U);
+  EXPECT_GE(outcome.served, 14'985U) << "99.9 % of the capacity";
+  std::uint64_t first = 0;
+  for (std::size_t i = 0; i < 4; ++i) first += outcome.jobs[i].served;
+  EXPECT_NEAR(static_cast<double>(first), 11'250, 112) << "of project 1, although 11 is often idle";
+  EXPECT_NEAR(static_cast<double>(outcome.jobs[4].served), 1500, 15) << "2/21 gets 4 of 5 of 1/4";
+  ASSERT_TRUE(outcome.jobs[4].entitlement);
+  EXPECT_NEAR(*outcome.jobs[4].entitlement, 0.1, 1e-9);
+}
+
+TEST(World, FollowsTheTreeInOrderWithoutACapacity) {
+  const Outcome outcome = outcome_of(two_projects(), Contender::kWfq);
+  EXPECT_GT(outcome.parts_checked, 3U);
+}
+
+TEST(World, FindsAJobThatGetsMoreThanItsPartOfTheTree) {
+  Scenario scenario = two_projects();
+  scenario.jobs[7].reserve = Rate::per_second(700);  // its project is entitled to 250
+  const auto outcome = run(scenario, Contender::kWeir, {});
+  ASSERT_TRUE(outcome);
+  ASSERT_GT(outcome->findings, 0U);
+  EXPECT_NE(outcome->first_findings.front().find("its part by weight"), std::string::npos);
+}
+
 TEST(World, ServesAContinuousProcessOneAfterTheOther) {
   Scenario scenario = exact(seconds{1});
   add_job(scenario, "a", {{.window = 3}});

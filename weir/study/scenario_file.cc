@@ -18,6 +18,7 @@
 #include "weir/study/embedded.h"
 #include "weir/study/lock_scenario_file.h"
 #include "weir/study/trace_text.h"
+#include "weir/target/tree_levels.h"
 
 namespace weir::study {
 namespace {
@@ -149,6 +150,35 @@ void read_device(const config::TomlTable& table, sim::StoreSpec& store) {
   store.clump_every = time_from_0(table, "clump_every", Nanoseconds{0});
 }
 
+void read_tree(const config::TomlTable& table, sim::TargetSpec& target) {
+  if (!table.has("tree")) {
+    if (table.has("weights")) table.refuse("weights", "needs tree");
+    return;
+  }
+  std::string text;
+  for (const auto& item : table.texts("tree")) text += (text.empty() ? "" : ",") + item.text;
+  const auto levels = parse_tree_levels(text);
+  if (!levels) {
+    table.refuse("tree", levels.error().what, levels.error().hint);
+    return;
+  }
+  target.tree = *levels;
+  const auto weights = table.get("weights");
+  if (!weights) return;
+  if (!weights->is_table()) {
+    table.refuse("weights", "must be a table such as { '1' = 2, '1/7' = 3 }");
+    return;
+  }
+  for (const config::TomlMember& member : weights->members()) {
+    const auto* weight = member.value.as<std::int64_t>();
+    if (weight == nullptr || *weight < 1) {
+      table.refuse("weights", fmt::format("of {} is not a number from 1", quote(member.key.name)));
+    } else {
+      target.weights[member.key.name] = static_cast<std::uint64_t>(*weight);
+    }
+  }
+}
+
 void read_target(const config::TomlTable& table, sim::Scenario& scenario) {
   sim::TargetSpec target;
   target.name = table.text("name", scenario.targets.empty()
@@ -166,6 +196,7 @@ void read_target(const config::TomlTable& table, sim::Scenario& scenario) {
                                        {"at", "for", "factor", "stall", "channels"}),
                      target.store);
   });
+  read_tree(table, target);
   std::stable_sort(target.store.disturbances.begin(), target.store.disturbances.end(),
                    [](const auto& a, const auto& b) { return a.at < b.at; });
   scenario.targets.push_back(std::move(target));
@@ -250,6 +281,11 @@ void read_job(const config::TomlTable& table, sim::Scenario& scenario) {
         scenario, job, reads_percent);
   });
   const std::uint32_t count = table.small("count", 1, 1, sim::kJobsMax);
+  job.project = table.small("project", job.project, 0, kUnknownId - 1);
+  job.user = table.small("user", job.user, 0, kUnknownId - 1);
+  const std::uint32_t users = table.small("users", 1, 1, count);
+  if (table.has("users") && !table.has("user")) table.refuse("users", "needs user, the first one");
+  if (count % users != 0) table.refuse("users", fmt::format("must divide count, {}", count));
   const std::uint64_t zipf = table.number("zipf", 0, 1, sim::kNodesMax);
   if (zipf > 0 && table.has("nodes")) table.refuse("zipf", "and nodes cannot both be given");
   if (zipf > 0 && count == 1) table.refuse("zipf", "has no effect without count");
@@ -261,6 +297,7 @@ void read_job(const config::TomlTable& table, sim::Scenario& scenario) {
     sim::JobSpec one = job;
     one.name = fmt::format("{}{}", job.group, i);
     if (zipf > 0) one.nodes = std::max<std::uint64_t>(zipf / i, 1);
+    if (users > 1) one.user += (i - 1) / (count / users);
     scenario.jobs.push_back(std::move(one));
   }
 }
@@ -391,19 +428,20 @@ void read_scenario(const config::TomlTable& table, sim::Scenario& scenario) {
   read_periods(table, scenario);
   scenario.targets.clear();
   table.each("target", [&](const config::TomlValue& one) {
-    read_target(
-        config::TomlTable(
-            one, "target", mistakes,
-            {"name",           "capacity",     "estimate",    "cost",          "slots",
-             "latency_target", "channels",     "seek",        "seek_depth",    "stall_every",
-             "stall_for",      "clump",        "clump_every", "service",       "per_mib",
-             "spread",         "distribution", "release",     "release_every", "disturbance"}),
-        scenario);
+    read_target(config::TomlTable(one, "target", mistakes,
+                                  {"name",         "capacity",       "estimate",      "cost",
+                                   "slots",        "latency_target", "channels",      "seek",
+                                   "seek_depth",   "stall_every",    "stall_for",     "clump",
+                                   "clump_every",  "service",        "per_mib",       "spread",
+                                   "distribution", "release",        "release_every", "disturbance",
+                                   "tree",         "weights"}),
+                scenario);
   });
   if (scenario.targets.empty()) table.miss("target", "add a [target]");
   table.each("job", [&](const config::TomlValue& one) {
     read_job(config::TomlTable(one, "job", mistakes,
-                               {"name", "count", "nodes", "reserve", "zipf", "reads", "process"}),
+                               {"name", "count", "nodes", "reserve", "zipf", "reads", "process",
+                                "project", "user", "users"}),
              scenario);
   });
   table.each("faults", [&](const config::TomlValue& one) {

@@ -57,6 +57,9 @@ class TargetRecorder {
   virtual void held(bool /*is_held*/, Instant /*now*/) {}
   virtual void nodes_set(const JobId& /*job*/, std::uint64_t /*nodes*/, bool /*is_done*/,
                          Instant /*now*/) {}
+  // Of a node of the tree of shares.
+  virtual void node_weight_set(std::string_view /*path*/, std::uint64_t /*weight*/,
+                               bool /*is_done*/, Instant /*now*/) {}
   // Without a source: unchanged.
   virtual void capacity_set(const std::optional<Rate>& /*capacity*/,
                             std::optional<CapacitySource> /*source*/, Instant /*now*/) {}

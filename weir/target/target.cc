@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 
 #include "weir/base/assert.h"
+#include "weir/base/quote.h"
+#include "weir/classify/share_level.h"
 #include "weir/schedule/policy_kinds.h"
 
 namespace weir {
@@ -31,9 +33,17 @@ JobStats::Entry& entry_of(const Request& request) {
 Gate::Options gate_options(const Target::Options& options) {
   Gate::Options gate = options.gate;
   if (options.controller) {
-    gate.rules.sharing = Sharing{.cost = options.cost, .lending = options.controller->lending};
+    gate.rules.sharing = Sharing{.cost = options.cost,
+                                 .lending = options.controller->lending,
+                                 .levels = options.share_levels};
   }
   return gate;
+}
+
+ControllerOptions controller_options(const Target::Options& options) {
+  ControllerOptions controller = *options.controller;
+  controller.levels = options.share_levels.size();
+  return controller;
 }
 
 // How much the scale of reservations has to change before it is set again.
@@ -84,6 +94,19 @@ class Target::GateShares final : public Enforcer {
     engine->drop_share(job, now);
     return {};
   }
+  Result<void> set_node(std::span<const JobId> path, const Share& share, Instant now) override {
+    RuleEngine* const engine = gate_.engine(Head::kRegular);
+    if (engine == nullptr) {
+      return fail(std::errc::no_such_device, path_text(path),
+                  policies_with_rules() + " is not running");
+    }
+    engine->set_node_share(path, share.rate, share.depth, share.nodes, now);
+    return {};
+  }
+  Result<void> drop_node(std::span<const JobId> path, Instant now) override {
+    if (RuleEngine* const engine = gate_.engine(Head::kRegular)) engine->drop_node_share(path, now);
+    return {};
+  }
 
  private:
   Gate& gate_;
@@ -103,7 +126,7 @@ Target::Target(const Options& options, Instant now)
   if (options_.controller) {
     stats_.on_forget([this](const JobId& job) { forget_clients(job); });
     shares_ = std::make_unique<GateShares>(gate_, options_.controller->lending);
-    controller_ = std::make_unique<Controller>(*options_.controller, *shares_);
+    controller_ = std::make_unique<Controller>(controller_options(options_), *shares_);
     period_end_ = now + options_.controller->period;
   }
   take_capacity(options_.capacity, now);
@@ -339,6 +362,21 @@ Result<void> Target::set_nodes(const JobId& job, std::uint64_t nodes, Instant no
   return set;
 }
 
+Result<void> Target::set_node_weight(std::string_view path, std::uint64_t weight, Instant now) {
+  advance(now);
+  TreeShares* const tree = controller_ == nullptr ? nullptr : controller_->tree();
+  Result<void> set;
+  if (tree != nullptr) {
+    set = tree->set_weight(path, weight);
+  } else {
+    set = fail(std::errc::invalid_argument, "node " + quote(path),
+               "has no weight, because there is no tree of shares",
+               "name its levels, such as tree = ['projid', 'uid', 'jobid']");
+  }
+  if (recorder_ != nullptr) recorder_->node_weight_set(path, weight, set.has_value(), now);
+  return set;
+}
+
 Result<void> Target::restore(const Controller::State& state, Instant now) {
   if (controller_ == nullptr) return {};
   auto restored = controller_->restore(state);
@@ -478,6 +516,7 @@ void Target::follow_policy(Instant now) {
 }
 
 void Target::give_all_shares(Instant now) {
+  follow_places();
   for (const Active& job : active_) {
     controller_->first_request(job.entry->job, now, weight_of(job.entry->job));
   }
@@ -503,7 +542,29 @@ void Target::note_active(JobStats::Entry& entry, const Request& request, Head he
   } else if (!weights_.empty()) {
     weights_.erase(entry.job);
   }
+  if (controller_->tree() != nullptr) place(entry.job, request.attributes);
   controller_->first_request(entry.job, now, weight);
+}
+
+// The job's place as the attributes of a request tell it. Its queues move there when the request
+// begins to wait.
+void Target::place(const JobId& job, const Attributes& attributes) {
+  std::vector<JobId>& path = places_[job];
+  path.clear();
+  for (const FieldSet level : options_.share_levels) path.push_back(node_name(level, attributes));
+  controller_->tree()->place(job, path);
+}
+
+// A job may have moved in the meantime: requests of several kinds waited in turn.
+void Target::follow_places() {
+  TreeShares* const tree = controller_->tree();
+  if (tree == nullptr) return;
+  const RuleEngine* const engine = gate_.engine(Head::kRegular);
+  for (auto& [job, place] : places_) {
+    std::vector<JobId> now_at = engine == nullptr ? std::vector<JobId>{} : engine->path_of(job);
+    if (now_at.size() == options_.share_levels.size()) place = std::move(now_at);
+    tree->place(job, place);
+  }
 }
 
 void Target::end_period(Instant now) {
@@ -541,6 +602,11 @@ void Target::observe(Instant now) {
       sample.lent = share.lent;
       sample.reserved = share.reserved;
     });
+    if (TreeShares* const tree = controller_->tree()) {
+      follow_places();
+      engine->report_nodes(
+          now, [&](const NodeReport& node) { tree->observe(node.path, node.lent, node.borrowed); });
+    }
   }
   for (const auto& [job, sample] : samples) controller_->observe(sample);
 }
@@ -554,6 +620,7 @@ void Target::begin_period() {
     JobStats::Entry& entry = *job.entry;
     if (entry.waiting().requests == 0 && entry.running().requests == 0) {
       weights_.erase(entry.job);
+      places_.erase(entry.job);
       stats_.release(entry);
       return true;
     }

@@ -72,6 +72,9 @@ class Target {
     std::optional<Rate> capacity = std::nullopt;
     bool estimate_capacity = false;
     Cost cost = {};  // what a request takes from the capacity
+    // Levels of a tree of shares above the jobs, top first (share_level.h); none: jobs alone.
+    // Only with a controller.
+    std::vector<FieldSet> share_levels = {};
     // A job whose nodes are not set counts as the number of its clients, by NID; off: as one.
     bool nodes_by_clients = false;
     std::size_t jobs_max = JobStats::kJobsMaxDefault;
@@ -130,6 +133,10 @@ class Target {
 
   // Number of nodes of a job; 0: remove the setting. EINVAL for a number out of range.
   Result<void> set_nodes(const JobId& job, std::uint64_t nodes, Instant now);
+  // The weight of a node above the jobs in the tree of shares, by the values of its path with /
+  // between them; 0: remove the setting. EINVAL without a tree, and for a path or weight that
+  // cannot be.
+  Result<void> set_node_weight(std::string_view path, std::uint64_t weight, Instant now);
   // When a request of the job last used its nodes, or they were set; none: they are not set.
   std::optional<Instant> nodes_used_at(const JobId& job) const;
   // As Options::capacity and estimate_capacity, from now on; a new estimate starts unknown.
@@ -146,6 +153,8 @@ class Target {
   void set_nodes_by_clients(bool counts, Instant now);
   // The configured or estimated capacity; none while unknown.
   std::optional<Rate> capacity() const;
+  // As Options::share_levels.
+  const std::vector<FieldSet>& share_levels() const { return options_.share_levels; }
   // What a request takes from it.
   const Cost& cost() const { return options_.cost; }
 
@@ -226,6 +235,8 @@ class Target {
   void observe(Instant now);
   void begin_period();
   std::optional<std::uint64_t> weight_of(const JobId& job) const;
+  void place(const JobId& job, const Attributes& attributes);
+  void follow_places();
   void count_client(const Request& request, Instant now);
   void forget_clients(const JobId& job);
   void take_capacity(std::optional<Rate> capacity, Instant now);
@@ -257,6 +268,8 @@ class Target {
   absl::flat_hash_map<JobId, Clients, std::hash<JobId>> clients_;
   // Of jobs of active_ whose rules have a weight.
   absl::flat_hash_map<JobId, std::uint64_t, std::hash<JobId>> weights_;
+  // In a tree of shares, of jobs of active_: the values of the levels above the job.
+  absl::flat_hash_map<JobId, std::vector<JobId>, std::hash<JobId>> places_;
   // Entries of active_ are marked with it, or with one less until a request of theirs arrives.
   std::uint64_t period_ = 2;
   Instant period_end_ = kNever;

@@ -37,6 +37,11 @@ std::uint64_t sum_of(const PeriodReport& report, const std::optional<Rate>& capa
     sum = hash_words(sum ^ static_cast<std::uint64_t>(job.record),
                      hash_words(job.borrowed.count(), job.lent.count()));
   }
+  for (const NodePeriod& node : report.nodes) {
+    sum = hash_words(sum ^ node.period.job.hash(), node.period.nodes);
+    sum =
+        hash_words(sum ^ node.period.final.count(), static_cast<std::uint64_t>(node.period.record));
+  }
   return sum;
 }
 

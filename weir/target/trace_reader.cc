@@ -5,6 +5,8 @@
 #include <chrono>
 #include <utility>
 
+#include "weir/adapt/share_levels.h"
+
 namespace weir {
 namespace {
 
@@ -285,6 +287,8 @@ bool TraceReader::read_command() {
       return true;
     case TraceKind::kNodes:
       return get_text(record_.text, JobId::kSizeMax) && get(record_.number);
+    case TraceKind::kWeight:
+      return get_text(record_.text) && get(record_.number);
     case TraceKind::kCapacity: {
       std::uint8_t source = 0;
       if (!get_byte(source, 2)) return false;
@@ -478,10 +482,24 @@ bool TraceReader::read_options(Target::Options& options) {
   if (!get_rate(options.capacity) || !get_flag(options.estimate_capacity) ||
       !get_byte(kind, static_cast<std::uint8_t>(Cost::Kind::kAffine)) || !get_as(base) ||
       !get_as(per_kib) || !get_flag(options.nodes_by_clients) ||
-      !get_as(options.jobs_max, kEntriesMax) || options.jobs_max == 0) {
+      !get_as(options.jobs_max, kEntriesMax) || options.jobs_max == 0 ||
+      !read_levels(options.share_levels)) {
     return false;
   }
   options.cost = kind == 0 ? Cost::op() : kind == 1 ? Cost::bytes() : Cost::affine(base, per_kib);
+  return true;
+}
+
+bool TraceReader::read_levels(std::vector<FieldSet>& levels) {
+  std::uint64_t count = 0;
+  if (!get(count, kShareLevelsMax - 1)) return false;
+  for (; count > 0; --count) {
+    std::string_view text;
+    if (!get_text(text)) return false;
+    const auto level = FieldSet::read(text);
+    if (!level || level->size() != 1) return false;
+    levels.push_back(*level);
+  }
   return true;
 }
 

@@ -92,6 +92,7 @@ class TraceReader {
   bool read_options(Target::Options& options);
   bool read_groups(std::vector<NidList>& groups);
   bool read_slots(Target::Options& options);
+  bool read_levels(std::vector<FieldSet>& levels);
   bool read_controller(ControllerOptions& controller);
   bool read_attributes();
   bool read_fields(Attributes& one);

@@ -75,6 +75,13 @@ class TraceWriter::Channel final : public TargetRecorder {
     writer_.put(nodes);
     writer_.finish();
   }
+  void node_weight_set(std::string_view path, std::uint64_t weight, bool is_done,
+                       Instant now) override {
+    begin(TraceKind::kWeight, is_done, now);
+    writer_.put_text(path);
+    writer_.put(weight);
+    writer_.finish();
+  }
   void capacity_set(const std::optional<Rate>& capacity, std::optional<CapacitySource> source,
                     Instant now) override {
     begin(TraceKind::kCapacity, false, now);
@@ -290,6 +297,8 @@ void TraceWriter::put_options(const Target::Options& options) {
   put(options.cost.per_kib());
   put_byte(options.nodes_by_clients ? 1 : 0);
   put(options.jobs_max);
+  put(options.share_levels.size());
+  for (const FieldSet level : options.share_levels) put_text(level.print_type());
 }
 
 void TraceWriter::put_account(const Ledger::Account& account) {

@@ -8,7 +8,9 @@
 
 #include <gtest/gtest.h>
 
+#include "weir/base/rng.h"
 #include "weir/schedule/gate.h"
+#include "weir/schedule/rule_engine.h"
 
 namespace weir {
 namespace {
@@ -267,6 +269,114 @@ TEST(TbfReserves, NothingIsLostWhileRulesChange) {
   }
   EXPECT_EQ(ran + gate.gate.queued(), 3000U);
   EXPECT_GT(ran, 1000U);
+}
+
+// ---- reservations of a cluster ----
+
+// One server of a cluster, with the reservation of job a as it holds here.
+struct Clustered {
+  explicit Clustered(const std::string& rule)
+      : gate({.slots = 10'000, .rules = {.in_cluster = true, .sharing = Sharing{}}}) {
+    EXPECT_TRUE(gate.start_policy("tbf", "jobid", Heads::kBoth));
+    const auto done = gate.write_rule(rule, kStart);
+    EXPECT_TRUE(done) << done.error().message();
+    Request request;
+    request.attributes.job = JobId("a");
+    request.bytes = Bytes{4096};
+    gate.admit(request, Head::kRegular, kStart);  // the class exists from now on
+    gate.withdraw(request, kStart);
+  }
+  void slice(std::optional<Rate> ops, std::optional<Rate> bytes = std::nullopt) {
+    const ClassSlice all[] = {{.rule = "r", .key = std::nullopt, .slice = {ops, bytes}}};
+    gate.engine(Head::kRegular)->set_slices(all, kStart);
+  }
+  // Per 1000 s.
+  std::uint64_t reserved() {
+    std::uint64_t found = 0;
+    gate.engine(Head::kRegular)->visit_classes(0, 100, kStart, [&](const ClassView& view) {
+      if (view.rule.name() == "r") found = tokens_in(view.reserve->rate(), seconds{1000}).count();
+    });
+    return found;
+  }
+
+  Gate gate;
+};
+
+TEST(TbfReservesOfACluster, ArePartsAsTheSlicesOfTheLimit) {
+  Clustered server("start r jobid={a} rate=1000 reserve=400 scope=cluster");
+  EXPECT_EQ(server.reserved(), 1U) << "no slice, no reservation";
+  server.slice(Rate::per_second(250));
+  EXPECT_EQ(server.reserved(), 100'000U);
+  server.slice(Rate(Tokens{1}, seconds{1000}));
+  EXPECT_EQ(server.reserved(), 1U) << "not above its slice";
+  server.slice(Rate::per_second(5000));
+  EXPECT_EQ(server.reserved(), 400'000U) << "not more than all";
+}
+
+TEST(TbfReservesOfACluster, InBytesFollowTheSliceOfBytes) {
+  Clustered server("start r jobid={a} rate=10 bps=1000B reserve=500B/s scope=cluster");
+  server.slice(Rate::per_second(10), Rate::per_second(100));
+  EXPECT_EQ(server.reserved(), 50'000U);
+}
+
+TEST(TbfReservesOfACluster, AllServersTogetherReserveNoMoreThanTheRule) {
+  constexpr std::uint64_t kLimit = 997;
+  constexpr std::uint64_t kReserve = 331;
+  Rng rng(5);
+  for (int round = 0; round < 40; ++round) {
+    std::uint64_t left = kLimit * 1000;
+    std::uint64_t sum = 0;
+    while (left > 0) {
+      const std::uint64_t part = std::min(left, 1 + rng.below(kLimit * 400));
+      left -= part;
+      Clustered server("start r jobid={a} rate=997 reserve=331 scope=cluster");
+      server.slice(Rate(Tokens{part}, seconds{1000}));
+      const std::uint64_t got = server.reserved();
+      ASSERT_LE(got, part);
+      ASSERT_GE(got + 1, part * kReserve / kLimit);
+      if (part * kReserve >= kLimit) sum += got;  // below it is the least possible rate
+    }
+    ASSERT_LE(sum, kReserve * 1000);
+  }
+}
+
+TEST(TbfReservesOfACluster, RunWithinTheSliceBeforeOthers) {
+  Clustered server("start r jobid={a} rate=1000 reserve=400 scope=cluster");
+  server.slice(Rate::per_second(500));
+  RuleEngine& tbf = *server.gate.engine(Head::kRegular);
+  tbf.set_share(JobId("a"), Rate::per_second(1), Tokens{1}, 1, kStart);
+  // Nothing but reservations runs.
+  const BucketShape least(Rate::per_second(1), Tokens{1});
+  server.gate.set_root(RootBucket{.rested = least, .busy = least}, kStart);
+  std::deque<Request> requests;
+  for (int i = 0; i < 1000; ++i) {
+    Request& request = requests.emplace_back();
+    request.attributes.job = JobId("a");
+    request.bytes = Bytes{4096};
+    server.gate.admit(request, Head::kRegular, kStart);
+  }
+  std::size_t ran = 0;
+  for (int step = 1; step <= 2000; ++step) {
+    const Instant now = kStart + step * milliseconds{1};
+    for (;;) {
+      const Decision decision = server.gate.next(now);
+      if (decision.kind() != Decision::Kind::kRun) break;
+      server.gate.complete(decision.request(), now);
+      ++ran;
+    }
+  }
+  EXPECT_NEAR(static_cast<double>(ran), 400, 4) << "200 a second reserved, of 500 allowed";
+  server.gate.shutdown(kStart + seconds{3});
+  for (const Instant later = kStart + seconds{30};;) {
+    const Decision decision = server.gate.next(later);
+    if (decision.kind() != Decision::Kind::kRun) break;
+    server.gate.complete(decision.request(), later);
+  }
+  for (Request& request : requests) {
+    if (request.place() == Request::Place::kQueued) {
+      server.gate.withdraw(request, kStart + seconds{30});
+    }
+  }
 }
 
 }  // namespace

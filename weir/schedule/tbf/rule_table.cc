@@ -30,6 +30,16 @@ Rate scaled(Rate rate, std::uint32_t scale) {
   return {Tokens{static_cast<std::uint64_t>(tokens)}, Nanoseconds{static_cast<std::int64_t>(time)}};
 }
 
+// The part of a reservation that a slice is of its limit, rounded down: the parts of all servers
+// are at most the reservation, and none is above its slice.
+Rate part_of(Rate reserve, Rate slice, Rate limit) {
+  using Wide = unsigned __int128;
+  const std::uint64_t whole = std::max<std::uint64_t>(tokens_in(limit, kSliceUnit).count(), 1);
+  const std::uint64_t part = std::min(tokens_in(slice, kSliceUnit).count(), whole);
+  const Wide tokens = Wide{tokens_in(reserve, kSliceUnit).count()} * part / whole;
+  return {Tokens{std::max<std::uint64_t>(static_cast<std::uint64_t>(tokens), 1)}, kSliceUnit};
+}
+
 // The depth of a slice: its fraction of the limit's depth, rounded up.
 Tokens depth_of_slice(Tokens depth, Rate slice, Rate limit) {
   using Wide = unsigned __int128;
@@ -84,16 +94,24 @@ Shapes RuleTable::shapes_of(const Rule& rule, const Slice& slice) const {
                                   Tokens{options_.byte_depth_min.count()}, options_.depth_time));
   }
   shapes.is_ops_only = shapes.ops && !shapes.bytes;
-  shapes.reserve = reserve_of(limits);
+  shapes.reserve = reserve_of(limits, slice);
   return shapes;
 }
 
-std::optional<ReserveShape> RuleTable::reserve_of(const Limits& limits) const {
+Rate RuleTable::reserve_rate(const Limits& limits, const Slice& slice) const {
+  const Reserve& reserve = *limits.reserve;
+  if (limits.scope != Scope::kCluster || !options_.in_cluster) return reserve.rate;
+  if (reserve.in_bytes) return part_of(reserve.rate, slice.bytes.value_or(kNoSlice), *limits.bps);
+  const Rate limit = Rate::per_second(limits.rate_in_force());
+  return part_of(reserve.rate, slice.ops.value_or(kNoSlice), limit);
+}
+
+std::optional<ReserveShape> RuleTable::reserve_of(const Limits& limits, const Slice& slice) const {
   if (!limits.reserve) return std::nullopt;
   const Reserve& reserve = *limits.reserve;
   // A bucket must be full again within a century, however little is reserved.
   const Rate slowest(Tokens{1}, BucketShape::kFillTimeMax);
-  const Rate rate = std::max(scaled(reserve.rate, reserve_scale_), slowest);
+  const Rate rate = std::max(scaled(reserve_rate(limits, slice), reserve_scale_), slowest);
   const Tokens least = reserve.in_bytes ? Tokens{options_.byte_depth_min.count()} : Tokens{1};
   const Tokens most = tokens_in(rate, BucketShape::kFillTimeMax);
   const Tokens rested = std::min(most, std::max(least, tokens_in(rate, options_.depth_time)));

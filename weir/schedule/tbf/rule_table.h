@@ -10,7 +10,8 @@
 //
 // A rule with scope=cluster is limited by this server's slice. Nothing is granted that other
 // servers might be granted too: the depth is one token and depth_time of the rate, or the slice's
-// fraction of burst=; without a slice the rate is the minimum.
+// fraction of burst=; without a slice the rate is the minimum. A reservation is divided in the same
+// proportion as its limit.
 #pragma once
 
 #include <array>
@@ -54,6 +55,9 @@ class RuleTable {
   // REQUIRES: scale from 1 to kReserveScaleOne.
   bool set_reserve_scale(std::uint32_t scale);
   std::uint32_t reserve_scale() const { return reserve_scale_; }
+  // What a class with these limits reserves, before it is scaled: in a cluster the part that its
+  // slice is of the limit. REQUIRES: the limits have a reservation.
+  Rate reserve_rate(const Limits& limits, const Slice& slice) const;
   // Whether any rule has a reservation, or a weight.
   bool has_reserves() const { return has_reserves_; }
   bool has_weights() const { return has_weights_; }
@@ -71,7 +75,7 @@ class RuleTable {
 
  private:
   Shapes shapes_of(const Rule& rule, const Slice& slice) const;
-  std::optional<ReserveShape> reserve_of(const Limits& limits) const;
+  std::optional<ReserveShape> reserve_of(const Limits& limits, const Slice& slice) const;
   bool reshape(const Rule& rule, Pace& pace);
   RuleState& make_state(const Rule& rule, Head head, Instant now);
   void note_keys();
