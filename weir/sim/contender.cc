@@ -81,6 +81,12 @@ Result<void> reserve(const Scenario& scenario, const TargetSpec& spec, Stage& st
   return {};
 }
 
+// Or controls nothing.
+bool has_tree(Contender contender) {
+  return contender == Contender::kWeir || contender == Contender::kWfq ||
+         contender == Contender::kNone;
+}
+
 // Empty if it has them, or if it controls nothing.
 std::string_view why_no_reservations(Contender contender) {
   switch (contender) {
@@ -160,6 +166,11 @@ std::string obstacle(Contender contender, const Scenario& scenario) {
   }
   if (by_size && contender == Contender::kLustreTbf) {
     return "its rules count requests, and requests are charged by size";
+  }
+  const bool is_tree = std::any_of(scenario.targets.begin(), scenario.targets.end(),
+                                   [](const TargetSpec& of) { return !of.tree.empty(); });
+  if (is_tree && !has_tree(contender)) {
+    return "it has shares of jobs alone, and the scenario has a tree of shares";
   }
   const bool is_reserved = std::any_of(scenario.jobs.begin(), scenario.jobs.end(),
                                        [](const JobSpec& job) { return job.reserve.has_value(); });

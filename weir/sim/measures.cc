@@ -5,6 +5,8 @@
 #include <limits>
 #include <utility>
 
+#include "weir/sim/contender.h"
+
 namespace weir::sim {
 namespace {
 
@@ -38,7 +40,15 @@ double level_of(std::vector<Bend> bends, double sum, double nodes, double total)
 
 }  // namespace
 
-Measures::Measures(const Scenario& scenario) : jobs_(scenario.jobs.size()) {
+Measures::Measures(const Scenario& scenario)
+    : tree_(job_tree(scenario, scenario.targets.front())),
+      children_(tree_.nodes.size()),
+      needs_(tree_.nodes.size()),
+      parts_(tree_.nodes.size()),
+      jobs_(scenario.jobs.size()) {
+  for (std::size_t node = 1; node < tree_.nodes.size(); ++node) {
+    children_[tree_.nodes[node].parent].push_back(node);
+  }
   nodes_.reserve(jobs_.size());
   double capacity = 0;
   for (const TargetSpec& target : scenario.targets) {
@@ -128,7 +138,7 @@ void Measures::slide(std::size_t step) {
   }
 }
 
-Measures::Need Measures::need(std::size_t job) const {
+Measures::Need Measures::need_of(std::size_t job) const {
   const Window& own = windows_[job];
   if (own.active == 0) return {};
   const double most = own.backlogged >= kWindowSteps ? std::numeric_limits<double>::infinity()
@@ -136,34 +146,51 @@ Measures::Need Measures::need(std::size_t job) const {
   return {.least = std::min(reserves_[job], most), .most = most};
 }
 
-Measures::Fill Measures::fill() const {
-  std::vector<Bend> bends;
-  double total = 0;
-  double least = 0;
-  double nodes = 0;
+void Measures::divide() {
+  std::fill(needs_.begin(), needs_.end(), Need{});
+  std::fill(parts_.begin(), parts_.end(), 0.0);
   for (std::size_t i = 0; i < jobs_.size(); ++i) {
-    const Need own = need(i);
-    total += static_cast<double>(windows_[i].cost);
-    if (own.most <= 0) continue;
-    const auto weight = static_cast<double>(nodes_[i]);
-    least += own.least;
-    if (own.least > 0) {
-      bends.push_back({own.least / weight, weight});
-    } else {
-      nodes += weight;
-    }
-    if (own.most < std::numeric_limits<double>::infinity()) {
-      bends.push_back({own.most / weight, -weight});
-    }
+    needs_[tree_.jobs[i]] = need_of(i);
+    parts_[0] += static_cast<double>(windows_[i].cost);
   }
-  if (least >= total) return {.level = 0, .reserved = least > 0 ? total / least : 1};
-  return {.level = level_of(std::move(bends), least, nodes, total)};
+  // Children follow their parents.
+  for (std::size_t node = tree_.nodes.size() - 1; node > 0; --node) {
+    Need& above = needs_[tree_.nodes[node].parent];
+    above.least += needs_[node].least;
+    above.most += needs_[node].most;
+  }
+  for (std::size_t node = 0; node < tree_.nodes.size(); ++node) {
+    if (!children_[node].empty()) divide_below(node);
+  }
 }
 
-double Measures::fair_part(std::size_t job, const Fill& fill) const {
-  const Need own = need(job);
-  return std::clamp(fill.level * static_cast<double>(nodes_[job]), fill.reserved * own.least,
-                    own.most);
+// A child gets level x weight, within its need.
+void Measures::divide_below(std::size_t node) {
+  std::vector<Bend> bends;
+  double least = 0;
+  double growing = 0;
+  for (const std::size_t child : children_[node]) {
+    const Need& need = needs_[child];
+    if (need.most <= 0) continue;
+    const auto weight = static_cast<double>(tree_.nodes[child].weight);
+    least += need.least;
+    if (need.least > 0) {
+      bends.push_back({need.least / weight, weight});
+    } else {
+      growing += weight;
+    }
+    if (need.most < std::numeric_limits<double>::infinity()) {
+      bends.push_back({need.most / weight, -weight});
+    }
+  }
+  const double total = parts_[node];
+  // So much of every reservation.
+  const double reserved = least > total ? total / least : 1;
+  const double level = least < total ? level_of(std::move(bends), least, growing, total) : 0;
+  for (const std::size_t child : children_[node]) {
+    const auto weight = static_cast<double>(tree_.nodes[child].weight);
+    parts_[child] = std::clamp(level * weight, reserved * needs_[child].least, needs_[child].most);
+  }
 }
 
 double Measures::part_by_nodes(std::size_t job, std::size_t step) const {
@@ -172,15 +199,14 @@ double Measures::part_by_nodes(std::size_t job, std::size_t step) const {
          static_cast<double>(active_nodes_[step]);
 }
 
-void Measures::measure_window(std::size_t job, const Fill& fill, bool has_others,
-                              JobMeasured& measured) const {
+void Measures::measure_window(std::size_t job, bool has_others, JobMeasured& measured) const {
   if (windows_[job].backlogged < kWindowSteps) return;
   const auto served = static_cast<double>(windows_[job].cost);
   if (reserves_[job] > 0) {
     measured.reserve_missed =
         std::max({measured.reserve_missed.value_or(0), 0.0, 1 - served / reserves_[job]});
   }
-  const double entitled = fair_part(job, fill);
+  const double entitled = fair_part(job);
   if (!has_others || entitled <= 0) return;
   const double shortfall = std::max(0.0, 1 - served / entitled);
   ++measured.windows;
@@ -197,13 +223,12 @@ void Measures::measure_lending(std::size_t job, std::size_t step, JobMeasured& m
 }
 
 // Windows after the return that do not overlap.
-void Measures::measure_repayment(std::size_t job, std::size_t step, const Fill& fill,
-                                 JobMeasured& measured) {
+void Measures::measure_repayment(std::size_t job, std::size_t step, JobMeasured& measured) {
   Job& state = jobs_[job];
   if (!state.returns) return;
   const std::size_t begin = step_of(Instant{*state.returns});
   if (step + 1 <= begin || (step + 1 - begin) % kWindowSteps != 0) return;
-  state.extra += static_cast<double>(windows_[job].cost) - fair_part(job, fill);
+  state.extra += static_cast<double>(windows_[job].cost) - fair_part(job);
   measured.repaid = std::max(measured.repaid, state.extra);
   const double enough = std::min(measured.lent / 2, seconds_[job]);
   if (measured.lent > 0 && state.extra >= enough && !measured.repaid_after) {
@@ -217,12 +242,12 @@ void Measures::measure_steps(std::size_t steps, std::vector<JobMeasured>& measur
     slide(step);
     for (std::size_t i = 0; i < jobs_.size(); ++i) measure_lending(i, step, measured[i]);
     if (step + 1 < kWindowSteps) continue;
-    const Fill now = fill();
+    divide();
     const auto active = static_cast<std::size_t>(std::count_if(
         windows_.begin(), windows_.end(), [](const Window& window) { return window.active > 0; }));
     for (std::size_t i = 0; i < jobs_.size(); ++i) {
-      measure_window(i, now, active > 1, measured[i]);
-      measure_repayment(i, step, now, measured[i]);
+      measure_window(i, active > 1, measured[i]);
+      measure_repayment(i, step, measured[i]);
     }
   }
   for (JobMeasured& one : measured) {

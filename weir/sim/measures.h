@@ -6,9 +6,10 @@
 //   backlogged    the job had requests waiting during the whole window
 //   active        the job had a request waiting or in service at some time of the step
 //   entitlement   of a window: its fair part of what was served in the window, which is divided
-//                 among the jobs by nodes. A job that was active and not backlogged needs no more
-//                 than it got. A job with a reservation gets at least that, or all such jobs get
-//                 it in proportion if less was served than is reserved.
+//                 among the jobs by nodes, or in a tree of shares from the top down by weight. A
+//                 job that was active and not backlogged needs no more than it got. A job with a
+//                 reservation gets at least that, or all such jobs get it in proportion if less was
+//                 served than is reserved.
 //   shortfall     1 - served / entitlement, or 0 if the job got more; counted in every window in
 //                 which the job was backlogged and another job was active
 //   reserve       1 - served / reserved, or 0 if the job got more, in the worst window in which
@@ -34,6 +35,7 @@
 
 #include "weir/base/time.h"
 #include "weir/sim/outcome.h"
+#include "weir/sim/parts_check.h"
 #include "weir/sim/scenario.h"
 
 namespace weir::sim {
@@ -86,27 +88,25 @@ class Measures {
     double least = 0;
     double most = 0;  // infinite if it was backlogged
   };
-  // The fair part of a job is level x nodes, within its need.
-  struct Fill {
-    double level = 0;
-    double reserved = 1;  // so much of every reservation
-  };
   void sum_up(std::size_t steps);  // all jobs, by step
   void slide(std::size_t step);    // the window, so that it ends with this step
-  Need need(std::size_t job) const;
-  Fill fill() const;
-  double fair_part(std::size_t job, const Fill& fill) const;
+  Need need_of(std::size_t job) const;
+  void divide();  // sets needs_ and parts_
+  void divide_below(std::size_t node);
+  double fair_part(std::size_t job) const { return parts_[tree_.jobs[job]]; }
   double part_by_nodes(std::size_t job, std::size_t step) const;
   void measure_steps(std::size_t steps, std::vector<JobMeasured>& measured);
-  void measure_window(std::size_t job, const Fill& fill, bool has_others,
-                      JobMeasured& measured) const;
+  void measure_window(std::size_t job, bool has_others, JobMeasured& measured) const;
   void measure_lending(std::size_t job, std::size_t step, JobMeasured& measured) const;
-  void measure_repayment(std::size_t job, std::size_t step, const Fill& fill,
-                         JobMeasured& measured);
+  void measure_repayment(std::size_t job, std::size_t step, JobMeasured& measured);
 
   std::vector<std::uint64_t> nodes_;
-  std::vector<double> reserves_;  // by job, of a window on all targets
-  std::vector<double> seconds_;   // by job: its part by nodes of the capacity in a second
+  JobTree tree_;                                    // only the root above the jobs without a tree
+  std::vector<std::vector<std::size_t>> children_;  // by node of the tree
+  std::vector<Need> needs_;                         // by node, in the current window
+  std::vector<double> parts_;                       // by node, in the current window
+  std::vector<double> reserves_;                    // by job, of a window on all targets
+  std::vector<double> seconds_;  // by job: its part by nodes of the capacity in a second
   std::vector<Job> jobs_;
   std::vector<std::uint64_t> cost_;          // of all jobs, by step
   std::vector<std::uint64_t> active_nodes_;  // by step

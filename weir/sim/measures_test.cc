@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weir/sim/measures.h"
 
+#include <string>
+
 #include <gtest/gtest.h>
 
 namespace weir::sim {
@@ -88,6 +90,38 @@ TEST(Measures, AReservationIsGivenBeforeTheRestIsDivided) {
   EXPECT_DOUBLE_EQ(missed[1].shortfall_mean, 1 - 25.0 / 40);
   EXPECT_DOUBLE_EQ(missed[1].reserve_missed.value_or(0), 1 - 25.0 / 40);
   EXPECT_DOUBLE_EQ(missed[0].shortfall_mean, 0);
+}
+
+TEST(Measures, InATreeAJobIsEntitledToItsPartOfWhatItsProjectIs) {
+  // Projects of weights 3 and 1; two jobs in the first, one in the second. Of 1000 in a window the
+  // jobs are due 375, 375 and 250.
+  Scenario scenario = of_nodes({1, 1, 1});
+  scenario.targets[0].tree = {FieldSet{Field::kProjid}};
+  scenario.targets[0].weights = {{"1", 3}};
+  for (std::size_t i = 0; i < 3; ++i) {
+    scenario.jobs[i].name = "j" + std::to_string(i);
+    scenario.jobs[i].project = i < 2 ? 1 : 2;
+  }
+  const auto measured = [&](bool is_third_idle) {
+    Measures measures(scenario);
+    for (const std::size_t job : {0U, 1U, 2U}) {
+      if (job == 2 && is_third_idle) continue;
+      for (int i = 0; i < 100; ++i) measures.arrive(job, ms(0));
+    }
+    for (int step = 0; step < 10; ++step) {
+      const Instant at = ms(step * 100 + 50);
+      measures.complete(0, 15, at);
+      if (!is_third_idle) measures.complete(2, 50, at);
+      measures.complete(1, is_third_idle ? 85 : 35, at);
+    }
+    return measures.end(ms(1000));
+  };
+  const auto all = measured(false);
+  EXPECT_DOUBLE_EQ(all[0].shortfall_worst, 1 - 150.0 / 375);
+  EXPECT_DOUBLE_EQ(all[1].shortfall_worst, 1 - 350.0 / 375);
+  EXPECT_EQ(all[2].shortfall_worst, 0);
+  // What a project does not need belongs to the others.
+  EXPECT_DOUBLE_EQ(measured(true)[0].shortfall_worst, 1 - 150.0 / 500);
 }
 
 TEST(Measures, AReservationBelowTheShareChangesNothing) {

@@ -446,6 +446,21 @@ TEST(Rival, ReservationsAreForThoseThatHaveThem) {
   EXPECT_EQ(able, "none weir wfq mclock ");
 }
 
+TEST(Rival, TreesOfSharesAreForThoseThatHaveThem) {
+  Scenario scenario = busy();
+  scenario.targets[0].tree = {FieldSet{Field::kProjid}};
+  const auto refused = run(scenario, Contender::kThemis, {});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message(),
+            "policy 'themis': cannot express the scenario: it has shares of jobs alone, and the "
+            "scenario has a tree of shares; leave the policy out");
+  EXPECT_NE(obstacle(Contender::kStatic, scenario), "");
+  EXPECT_NE(obstacle(Contender::kAdaptbf, scenario), "");
+  for (const Contender contender : {Contender::kNone, Contender::kWeir, Contender::kWfq}) {
+    EXPECT_EQ(obstacle(contender, scenario), "");
+  }
+}
+
 TEST(Rival, MclockKeepsAReservationOfAJobWithFewNodes) {
   // By nodes 250 of 1000; 400 are reserved.
   Scenario scenario = busy();
