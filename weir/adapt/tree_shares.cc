@@ -193,7 +193,7 @@ void TreeShares::list_demands(std::span<const Allocator::Demand> demands,
   auto loan = loans.begin();
   for (std::size_t i = 0; i <= demands.size(); ++i) {
     for (; loan != loans.end() && (i == demands.size() || loan->job < demands[i].job); ++loan) {
-      demands_.push_back({.path = place_of(loan->job), .job = loan->job});
+      demands_.push_back({.path = place_of(loan->job), .job = loan->job, .demand = Tokens{0}});
     }
     if (i == demands.size()) break;
     if (loan != loans.end() && loan->job == demands[i].job) ++loan;
