@@ -250,9 +250,7 @@ void check(const Plan& plan) {
   }
 }
 
-TEST(LustreCluster, ALimitFollowsAJobThatMoves) { check({}); }
 TEST(LustreCluster, ALimitHoldsForAJobOnAllServers) { check({.is_spread = true}); }
-TEST(LustreCluster, ALimitHoldsOnSeveralCpts) { check({.cpts = 4, .is_spread = true}); }
 TEST(LustreCluster, ALimitHoldsBesideOtherJobs) { check({.has_local = true}); }
 
 // ---- shares ----

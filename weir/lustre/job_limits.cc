@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <tuple>
 #include <utility>
-#include <variant>
 
 #include <fmt/format.h>
 
@@ -46,8 +45,6 @@ constexpr std::int64_t kWelcome = 2;
 // Requests of a size that is not known yet.
 constexpr std::uint64_t kSizeUnknown = std::uint64_t{1} << 20;
 constexpr std::uint64_t kSizeMax = std::uint64_t{1} << 30;
-// Jobs that are named; the others need room too.
-constexpr std::size_t kNamedMax = JobLimits::kJobsMax / 2;
 constexpr std::int64_t kMoreThanUsed = 20 * kMilli;
 constexpr std::int64_t kBytesPerRequest = 1 << 20;
 
@@ -214,25 +211,6 @@ void JobLimits::classify_again() {
   }
   std::erase_if(classes_, [&](const auto& one) { return !has_rule(one.first.rule); });
   std::erase_if(rest_, [&](const auto& one) { return !has_rule(one.first); });
-  add_named_jobs();
-}
-
-// Jobs that rules name literally have a cap before their first request, if there is room.
-void JobLimits::add_named_jobs() {
-  for (auto& [id, job] : jobs_) job.is_named = false;
-  for (const Rule* const rule : rules_.rules()) {
-    for (const Conditions::Conjunction& conjunction : rule->conditions().conjunctions()) {
-      for (const FieldTest& test : conjunction) {
-        const auto* const named = std::get_if<JobList>(&test.list);
-        if (named == nullptr) continue;
-        for (const JobId& id : named->literals()) {
-          if (!jobs_.contains(id) && jobs_.size() >= kNamedMax) return;
-          Job* const job = job_of(id, accrued_.value_or(Instant{}));
-          if (job != nullptr) job->is_named = true;
-        }
-      }
-    }
-  }
 }
 
 // nullptr: no limit matches it, or there is no room.
@@ -256,7 +234,7 @@ void JobLimits::drop_idle(Instant now) {
   const bool is_full = jobs_.size() >= kJobsMax;
   const Nanoseconds idle_max = is_full ? kKeepFor * kFreeParts : kIdleMax;
   for (auto each = jobs_.begin(); each != jobs_.end();) {
-    if (each->second.is_named || now - each->second.active_at < idle_max) {
+    if (now - each->second.active_at < idle_max) {
       ++each;
       continue;
     }

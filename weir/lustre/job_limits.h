@@ -53,7 +53,7 @@ class JobLimits final : public SliceSink {
  public:
   // Fewer than a server's names for rules, of which held jobs need some.
   static constexpr std::size_t kJobsMax = 384;
-  // A job without requests for this time has no cap, unless a rule names it.
+  // A job without requests for this time has no cap.
   static constexpr Nanoseconds kIdleMax = std::chrono::seconds{30};
 
   struct Options {
@@ -116,7 +116,6 @@ class JobLimits final : public SliceSink {
   struct Job {
     std::vector<ClassId> classes;
     Instant active_at{};
-    bool is_named = false;  // by a rule, literally
     // Since it was last judged.
     std::uint64_t requests = 0;
     std::uint64_t bytes = 0;
@@ -146,7 +145,6 @@ class JobLimits final : public SliceSink {
   std::vector<ClassId> classes_of(const JobId& id) const;
   Class& class_of(const ClassId& id);
   void classify_again();
-  void add_named_jobs();
   void accrue(Instant now);
   void judge(Job& job, const Cap* cap);
   void drop_idle(Instant now);

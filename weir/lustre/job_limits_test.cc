@@ -252,19 +252,6 @@ TEST(JobLimits, RatesAreWrittenAFewTimesASecond) {
   EXPECT_LE(writes, 30);  // in 10 s
 }
 
-TEST(JobLimits, AJobThatALimitNamesIsLimitedFromItsFirstRequest) {
-  Server server;
-  ASSERT_TRUE(server.start("start wide jobid={big huge*} rate=1000 scope=cluster"));
-  server.run(kPeriod);
-  ASSERT_EQ(server.limits.caps().size(), 1U);
-  EXPECT_EQ(server.limits.caps().at(JobId("big")).rate, 250U);
-  EXPECT_EQ(server.demand("wide").ops, 0);
-  server.run(2 * JobLimits::kIdleMax);
-  EXPECT_EQ(server.limits.caps().size(), 1U);
-  ASSERT_TRUE(server.start("stop wide"));
-  EXPECT_TRUE(server.limits.caps().empty());
-}
-
 TEST(JobLimits, IdleJobsHaveNoCap) {
   Server server;
   ASSERT_TRUE(server.start("start wide jobid={big*} rate=1000 scope=cluster"));
