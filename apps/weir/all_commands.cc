@@ -4,12 +4,17 @@
 
 #include "apps/weir/command.h"
 #include "apps/weir/commands.h"
+#include "apps/weir/lustre_cluster.h"
 #include "weir/serve_main.h"
 
 namespace weir {
 
 int app::run_all(int argc, char** argv) {
-  return run(argc, argv, {.add_lock = add_lock, .add_serve = add_serve, .add_nfs = add_nfs});
+  return run(argc, argv,
+             {.add_lock = add_lock,
+              .add_serve = add_serve,
+              .add_nfs = add_nfs,
+              .add_lustre = add_lustre_with_cluster});
 }
 
 int serve_main(int argc, char** argv) {

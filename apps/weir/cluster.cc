@@ -106,7 +106,9 @@ void show_status(const Json& status) {
   }
 }
 
-void show_rules(const Json& rules) {
+}  // namespace
+
+void show_cluster_rules(const Json& rules) {
   fmt::print("{:<12} {:<16} {}\n", "SERVICE", "RULE", "COMMANDS");
   for (const Json& one : rules) {
     std::string service = text_of(one, "service");
@@ -117,6 +119,14 @@ void show_rules(const Json& rules) {
     }
   }
 }
+
+std::string change_cluster_rule(const Remote& remote, const std::string& service,
+                                const std::string& command) {
+  const Json body{{"service", service}, {"command", command}};
+  return remote.ask("POST", "/v1/cluster/rules", body.dump());
+}
+
+namespace {
 
 void show(const ClusterArguments& arguments, const char* path, void (*printer)(const Json&)) {
   const std::string text = arguments.remote.ask("GET", path);
@@ -136,8 +146,7 @@ void forget(const ClusterArguments& arguments) {
 void send_rule(const ClusterArguments& arguments, const char* verb) {
   std::string command = verb;
   for (const std::string& word : arguments.words) command += " " + word;
-  const Json body{{"service", arguments.service}, {"command", command}};
-  const std::string answer = arguments.remote.ask("POST", "/v1/cluster/rules", body.dump());
+  const std::string answer = change_cluster_rule(arguments.remote, arguments.service, command);
   if (arguments.remote.json) fmt::print("{}", answer);
 }
 
@@ -161,7 +170,7 @@ void add_rule(CLI::App& cluster, const std::shared_ptr<ClusterArguments>& argume
   CLI::App* const list = rule->add_subcommand("list", "List the rules");
   list->fallthrough();
   list->callback([arguments, &status] {
-    show(*arguments, "/v1/cluster/rules", show_rules);
+    show(*arguments, "/v1/cluster/rules", show_cluster_rules);
     status = static_cast<int>(Exit::kOk);
   });
 }

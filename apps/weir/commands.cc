@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/weir/commands.h"
 
+#include <algorithm>
 #include <exception>
 #include <string>
 #include <string_view>
@@ -104,7 +105,7 @@ int run_command(int argc, char** argv, const GrpcCommands& grpc) {
   add_bench(weir, status);
   add_limit(weir, status);
   add_or_list(grpc.add_lock, "lock", kLockHelp);
-  add_lustre(weir, status);
+  (grpc.add_lustre == nullptr ? add_lustre : grpc.add_lustre)(weir, status);
   add_or_list(grpc.add_nfs, "nfs", kNfsHelp);
   add_rules(weir, status);
   add_or_list(grpc.add_serve, "serve", kServeHelp);
@@ -141,10 +142,21 @@ int run_command(int argc, char** argv, const GrpcCommands& grpc) {
 
 }  // namespace
 
+namespace {
+
+// Where an option ends and its value begins.
+std::size_t word_end(std::string_view word) { return std::min(word.find('='), word.size()); }
+
+}  // namespace
+
 bool speaks_grpc(int argc, char** argv) {
   if (argc < 2 || is_lctl(argv[0])) return false;
   const std::string_view command(argv[1]);
-  return command == "lock" || command == "nfs" || command == "serve" ||
+  const bool joins =
+      command == "lustre" && std::any_of(argv + 2, argv + argc, [](const char* word) {
+        return std::string_view(word).substr(0, word_end(word)) == "--cluster";
+      });
+  return joins || command == "lock" || command == "nfs" || command == "serve" ||
          command == "complete";  // it lists the options of all commands
 }
 

@@ -27,8 +27,9 @@ struct GrpcCommands {
   void (*add_lock)(CLI::App& weir, int& status);
   void (*add_serve)(CLI::App& weir, int& status);
   void (*add_nfs)(CLI::App& weir, int& status);
+  void (*add_lustre)(CLI::App& weir, int& status);  // with --cluster
 };
-inline constexpr GrpcCommands kOnlyListed = {nullptr, nullptr, nullptr};
+inline constexpr GrpcCommands kOnlyListed = {nullptr, nullptr, nullptr, nullptr};
 
 // Whether these arguments call one of them.
 bool speaks_grpc(int argc, char** argv);

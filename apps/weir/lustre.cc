@@ -30,6 +30,7 @@ ACTION is one of
   top       show the jobs of a run
   explain   tell why a run holds the job OBJECT, or does not
   ledger    show what the jobs of a run have lent and borrowed
+  limit     start, change, stop or list limits of all servers of a cluster, through a run
 
 Examples:
   weir lustre check
@@ -38,6 +39,8 @@ Examples:
   weir lustre what-if /var/tmp/monday --nodes sizes
   weir lustre run --slurm --job-pattern %j
   weir lustre explain ior.500
+  weir lustre run --cluster /etc/weir.conf
+  weir lustre limit start dd 'jobid={dd.*}' rate=1000
 
 Changes only rules that it created, and the policy only with --set-policy. Manual: weir-lustre(1).
 docs/runbook-lustre.md describes how to try it on a server.)";
@@ -264,6 +267,11 @@ int drive(const LustreArguments& arguments) {
     throw Failure{Exit::kUsage,
                   fmt::format("{}: expected {}", action, action == "explain" ? "a job" : "a file")};
   }
+  if (action == "limit") return limit_lustre(arguments);
+  if (!arguments.words.empty()) {
+    throw Failure{Exit::kUsage, fmt::format("{}: unexpected argument {}", action,
+                                            quote(arguments.words.front()))};
+  }
   if (!needs_object && !arguments.object.empty()) {
     throw Failure{Exit::kUsage,
                   fmt::format("{}: unexpected argument {}", action, quote(arguments.object))};
@@ -277,14 +285,15 @@ int drive(const LustreArguments& arguments) {
   }
   throw Failure{Exit::kUsage,
                 fmt::format("{} is not an action; expected check, run, record, what-if, status, "
-                            "top, explain, ledger or metrics",
+                            "top, explain, ledger, metrics or limit",
                             quote(action))};
 }
 
 void add_operation(CLI::App& command, LustreArguments& arguments) {
   command.add_option("ACTION", arguments.action, "What to do, see below")->required();
   command.add_option("OBJECT", arguments.object,
-                     "Recording of record and what-if, or job of explain");
+                     "Recording of record and what-if, job of explain, or command of limit");
+  command.add_option("WORDS", arguments.words, "Arguments of limit: NAME CONDITIONS KEY=VALUE...");
   command.add_flag("--dry-run", arguments.dry_run,
                    "Print every command with its reason; write nothing");
   command.add_flag("--set-policy", arguments.set_policy,
@@ -321,6 +330,10 @@ void add_operation(CLI::App& command, LustreArguments& arguments) {
       ->type_name("NAME")
       ->check(CLI::IsMember({"ost_io", "mdt", "mdt_readpage", "mdt_io"}));
   command
+      .add_option("--cluster", arguments.cluster,
+                  "Join the cluster of the section [cluster] in this file")
+      ->type_name("FILE");
+  command
       .add_option(
           "--costs", arguments.costs,
           "What requests cost: the time they take (measured, the default), equal, or a file "
@@ -348,6 +361,10 @@ void add_sizes(CLI::App& command, LustreArguments& arguments) {
       .add_option("--job-pattern", arguments.job_pattern,
                   "Job id of a Slurm job in Lustre, such as %j.%u or %e.%H (default %j)")
       ->type_name("PATTERN");
+  command
+      .add_option("--job-facts", arguments.job_facts,
+                  "Read whose jobs are whose, for limits, from FILE, lines 'GLOB KEY=VALUE...'")
+      ->type_name("FILE");
   command
       .add_option("--slurm-every", arguments.slurm_every, "Query Slurm every TIME (default 10s)")
       ->type_name("TIME");
@@ -389,8 +406,11 @@ void add_files(CLI::App& command, LustreArguments& arguments) {
 
 std::string lustre_version() { return "weir-lustre " WEIR_VERSION; }
 
-void add_lustre(CLI::App& weir, int& status) {
+void add_lustre(CLI::App& weir, int& status) { add_lustre_command(weir, status, nullptr); }
+
+void add_lustre_command(CLI::App& weir, int& status, OpenLustreCluster open) {
   auto arguments = std::make_shared<LustreArguments>();
+  arguments->open_cluster = open;
   CLI::App* command = weir.add_subcommand(
       "lustre", "Adjust the TBF rules of a Lustre server to the load of its jobs");
   add_operation(*command, *arguments);

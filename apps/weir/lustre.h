@@ -6,7 +6,9 @@
 //   lustre.cc          the command line, and check
 //   lustre_run.cc      run, which adjusts the rules
 //   lustre_record.cc   record and what-if
-//   lustre_show.cc     status, top, explain, ledger and metrics, from the control socket of a run
+//   lustre_show.cc     status, top, explain, ledger, metrics and limit, through the control socket
+//                      of a run
+//   lustre_node.cc     --cluster of run, in the program with gRPC
 #pragma once
 
 #include <cstdint>
@@ -15,6 +17,7 @@
 #include <vector>
 
 #include "apps/weir/command.h"
+#include "apps/weir/lustre_cluster.h"
 #include "apps/weir/remote.h"
 #include "weir/adapt/rule_controller.h"
 #include "weir/base/result.h"
@@ -30,7 +33,8 @@ namespace weir::app {
 
 struct LustreArguments {
   std::string action;
-  std::string object;  // a recording, or a job
+  std::string object;              // a recording, a job, or start, change, stop or list
+  std::vector<std::string> words;  // of limit
   std::string root;
   std::string map = "/var/lib/weir/lustre.map";
   std::string prefix{lustre::Names::kPrefixDefault};
@@ -50,6 +54,9 @@ struct LustreArguments {
   Remote remote;
   std::string control_tcp;
   std::string control_token;  // file
+  std::string cluster;        // configuration file
+  std::optional<std::string> job_facts;
+  OpenLustreCluster open_cluster = nullptr;
   std::uint64_t rounds = 0;
   std::uint32_t step = 10;
   bool dry_run = false;
@@ -90,5 +97,7 @@ int record_lustre(const LustreArguments& arguments);
 int decide_over_recording(const LustreArguments& arguments);
 // status, top, explain, ledger and metrics of a running driver.
 int show_lustre(const LustreArguments& arguments);
+// The limits of the cluster, through a running driver.
+int limit_lustre(const LustreArguments& arguments);
 
 }  // namespace weir::app

@@ -8,6 +8,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "weir/control/api_path.h"
+#include "weir/control/audit.h"
+#include "weir/control/cluster_requests.h"
 #include "weir/control/job_stats_text.h"
 #include "weir/control/metric_family.h"
 #include "weir/control/page_files.h"
@@ -56,11 +59,13 @@ Json job_json(const Published& published, const Status& status, const JobStatus&
             {"entitlement", job.entitlement},
             {"record", job.record},
             {"rate", nullptr},
+            {"limit", nullptr},
             {"held_since", nullptr},
             {"held_times", job.hold.times},
             {"held_seconds", static_cast<double>(job.hold.total.count()) / 1e9},
             {"why", reason_of(published, status, job)}};
   if (job.hold.rate) json["rate"] = std::uint64_t{*job.hold.rate} * status.cpts;
+  if (job.limit) json["limit"] = job.limit->rule;
   if (job.hold.since) json["held_since"] = wall_of(published, status, *job.hold.since);
   return json;
 }
@@ -75,6 +80,7 @@ Json service_json(const Published& published, const Status& status) {
             {"busy", status.busy},
             {"cpts", status.cpts},
             {"held", status.held},
+            {"unlimited", status.unlimited},
             {"counters",
              {{"rounds", counters.rounds},
               {"failed_rounds", counters.failed_rounds},
@@ -150,6 +156,8 @@ void add_gauges(std::string& page, const Published& published) {
       [](const Status& status) { return std::uint64_t{status.jobs.size()}; });
   add("weir_lustre_held_jobs", "Jobs that have a rule.",
       [](const Status& status) { return status.held; });
+  add("weir_lustre_unlimited_jobs", "Jobs that match a limit of the cluster and have no rule.",
+      [](const Status& status) { return status.unlimited; });
 }
 
 void add_jobs(std::string& page, const Published& published) {
@@ -217,13 +225,37 @@ control::HttpResponse LustreControl::answer(const Published& published,
   return {.body = all.dump()};
 }
 
-Result<std::unique_ptr<LustreControl>> LustreControl::create(const control::HttpOptions& options) {
+void LustreControl::answer_any(const control::HttpRequest& request,
+                               const control::HttpServer::Reply& reply) {
+  const bool is_allowed_here = request.access != control::Access::kNone;
+  if (!is_allowed_here || !control::is_cluster_path(request.path)) {
+    return reply(answer(*published_, request));
+  }
+  const std::string_view allowed = control::allowed_methods(request.path);
+  if (!control::is_allowed(request.method, allowed)) {
+    return reply(control::method_response(request.method, allowed));
+  }
+  const bool reads = request.method == "GET" || request.method == "HEAD";
+  if (!reads && request.access != control::Access::kWrite) {
+    return reply(
+        control::error_response(403, "this token may only read", "use one with the role write"));
+  }
+  const control::ClusterRequestHost host{
+      .post = [this](std::function<void()> function) { http_->post(std::move(function)); },
+      .changed = [](const control::AuditEntry& entry,
+                    const Result<void>&) { control::audit(entry); }};
+  control::answer_cluster(cluster_, host, request, reply);
+}
+
+Result<std::unique_ptr<LustreControl>> LustreControl::create(const control::HttpOptions& options,
+                                                             serve::ClusterPort* cluster) {
   std::unique_ptr<LustreControl> made(new LustreControl());
   LustreControl* const self = made.get();
+  made->cluster_ = cluster;
   made->published_ = std::make_shared<Published>();
   auto http = control::HttpServer::create(options, [self](const control::HttpRequest& request,
                                                           const control::HttpServer::Reply& reply) {
-    reply(answer(*self->published_, request));
+    self->answer_any(request, reply);
   });
   if (!http) return tl::unexpected(http.error());
   made->http_ = std::move(*http);

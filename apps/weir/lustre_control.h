@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The control socket of weir lustre run: what the driver does, for people and for Prometheus. It
-// changes nothing. On TCP, requests need a token, except those for the files of the page.
+// The control socket of weir lustre run: what the driver does, for people and for Prometheus; and
+// the cluster, if it is in one. It changes only limits of the cluster. On TCP, requests need a
+// token, except those for the files of the page.
 //
 //   GET /                            the console, which shows the services of this driver
 //   GET /v1/lustre                   all services: load, counters, jobs
 //   GET /v1/lustre/explain?job=JOB   a sentence for each service that knows the job
 //   GET /metrics
+//   /v1/cluster...                   as weir serve (weir/control/cluster_requests.h)
 //
 // publish() is called by the loop of the driver and passes a value to the thread of the server,
 // which answers from the last one.
@@ -22,13 +24,16 @@
 #include "weir/base/time.h"
 #include "weir/control/http.h"
 #include "weir/lustre/status.h"
+#include "weir/serve/cluster_port.h"
 
 namespace weir::app {
 
 class LustreControl {
  public:
   // EADDRINUSE and others: the path or address cannot be used.
-  static Result<std::unique_ptr<LustreControl>> create(const control::HttpOptions& options);
+  // REQUIRES: the cluster outlives it, and is stopped before it is destroyed; nullptr: none.
+  static Result<std::unique_ptr<LustreControl>> create(const control::HttpOptions& options,
+                                                       serve::ClusterPort* cluster);
   ~LustreControl();
   LustreControl(const LustreControl&) = delete;
   LustreControl& operator=(const LustreControl&) = delete;
@@ -49,6 +54,9 @@ class LustreControl {
  private:
   LustreControl() = default;
 
+  void answer_any(const control::HttpRequest& request, const control::HttpServer::Reply& reply);
+
+  serve::ClusterPort* cluster_ = nullptr;
   std::shared_ptr<const Published> published_;  // used in the thread only
   std::unique_ptr<control::HttpServer> http_;
   std::thread thread_;

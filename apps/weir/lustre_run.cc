@@ -19,6 +19,7 @@
 #include "apps/weir/slurm_poll.h"
 #include "weir/base/quote.h"
 #include "weir/base/units.h"
+#include "weir/config/serve_config.h"
 #include "weir/control/audit.h"
 #include "weir/host/clock.h"
 #include "weir/host/files.h"
@@ -29,6 +30,7 @@
 #include "weir/lustre/driver.h"
 #include "weir/lustre/guard.h"
 #include "weir/lustre/status.h"
+#include "weir/serve/plain_text.h"
 
 namespace weir::app {
 namespace {
@@ -120,6 +122,9 @@ class LustreRun {
     if (!prepare_services()) return 0;
     auto signals = value_or_fail(host::SignalFd::create({SIGTERM, SIGINT}), Exit::kIoErr, "");
     auto timer = value_or_fail(host::TimerFd::create(), Exit::kIoErr, "");
+    const auto leave = [](LustreRun* run) { run->leave_cluster(); };
+    const std::unique_ptr<LustreRun, decltype(leave)> leaves(this, leave);
+    join_cluster();
     open_control();
     if (arguments_.slurm) {
       slurm_.emplace(arguments_.squeue, slurm_every_);
@@ -131,12 +136,15 @@ class LustreRun {
                 arguments_.algorithm == "paper" ? " with the published algorithm" : "",
                 arguments_.dry_run ? " (dry run)" : "");
     loop(signals, timer);
+    leave_cluster();
     return finish();
   }
 
  private:
   struct Served {
     const lustre::Service* service;
+    std::unique_ptr<lustre::JobLimits> limits;  // in a cluster
+    std::unique_ptr<lustre::ShareParts> parts;
     std::unique_ptr<lustre::Driver> driver;
     lustre::StatusKeeper keeper;
     std::string told;  // the problem that was reported last
@@ -157,7 +165,82 @@ class LustreRun {
     patience_ = duration_of(arguments_.dead_man, "--dead-man", period_ * 2, std::chrono::hours{1});
     nodes_ = nodes_of(arguments_);
     costing_ = costing_of(arguments_);
+    read_cluster();
     (void)read_names(arguments_, arguments_.map, std::nullopt);
+  }
+
+  void read_cluster() {
+    if (arguments_.cluster.empty()) {
+      if (!arguments_.job_facts) return;
+      throw Failure{Exit::kUsage, "--job-facts: is for limits of a cluster; add --cluster FILE"};
+    }
+    if (arguments_.open_cluster == nullptr) {
+      throw Failure{Exit::kUsage,
+                    "--cluster: this program cannot join a cluster; install Weir and run 'weir "
+                    "lustre run'"};
+    }
+    if (arguments_.dry_run) {
+      throw Failure{Exit::kUsage,
+                    "--cluster: a dry run cannot join, because it would hold slices of limits that "
+                    "it does not use; omit one of both"};
+    }
+    auto options =
+        value_or_fail(config::load_serve_config(arguments_.cluster), Exit::kConfig, "--cluster");
+    if (!options.cluster.is_on()) {
+      throw Failure{Exit::kConfig, fmt::format("--cluster {}: has no section [cluster]; see "
+                                               "weir.conf(5)",
+                                               quote(arguments_.cluster))};
+    }
+    for (const std::string& warning : serve::plain_text_warnings(options)) {
+      print_error("weir lustre: {}\n", warning);
+    }
+    cluster_options_ = std::move(options.cluster);
+    const std::string table =
+        arguments_.job_facts
+            ? value_or_fail(host::read_file(*arguments_.job_facts), Exit::kNoInput, "--job-facts")
+            : std::string();
+    const auto pattern = lustre::JobFacts::parse(arguments_.job_pattern, "");
+    if (!pattern) throw Failure{Exit::kUsage, "--job-pattern: " + pattern.error().message()};
+    facts_ = value_or_fail(lustre::JobFacts::parse(arguments_.job_pattern, table), Exit::kDataErr,
+                           "--job-facts");
+  }
+
+  // With the limits of the last run, before etcd is asked.
+  void join_cluster() {
+    if (!cluster_options_) return;
+    std::vector<LustreCluster::Service> services;
+    for (Served& served : services_) {
+      services.push_back(
+          {std::string(served.service->name), served.limits.get(), served.parts.get()});
+    }
+    auto cluster = arguments_.open_cluster(*cluster_options_, std::move(services));
+    if (!cluster) {
+      throw Failure{
+          cluster.error().code == std::errc::invalid_argument ? Exit::kConfig : Exit::kCantCreate,
+          "--cluster: " + cluster.error().message()};
+    }
+    cluster_ = *std::move(cluster);
+    cluster_->start();
+    print_error("weir lustre: server {} of a cluster, at port {}\n", cluster_options_->name,
+                cluster_->listening());
+  }
+
+  // The other servers, and requests through the control socket, before what they use.
+  void leave_cluster() {
+    if (cluster_) cluster_->stop();
+    control_.reset();
+    cluster_.reset();
+  }
+
+  AlsoWaitFor waits_for_cluster() {
+    if (!cluster_) return {};
+    return {.fd = cluster_->fd(),
+            .wakes_at = [this] { return cluster_->wakes_at(); },
+            .wake =
+                [this](Instant now) {
+                  cluster_->wake(now);
+                  for (Served& served : services_) note(served, served.driver->apply_limits(now));
+                }};
   }
 
   std::string services_text() const {
@@ -262,11 +345,24 @@ class LustreRun {
         });
     driver->on_written(
         [&service](const lustre::Driver::Written& written) { audit(service, written); });
+    std::unique_ptr<lustre::JobLimits> limits;
+    std::unique_ptr<lustre::ShareParts> parts;
+    if (cluster_options_) {
+      limits = std::make_unique<lustre::JobLimits>(lustre::JobLimits::Options{
+          .cpts = cpts, .depth = options.controller.depth, .facts = facts_});
+      parts = std::make_unique<lustre::ShareParts>();
+      driver->set_limits(limits.get());
+      driver->set_parts(parts.get());
+    }
     for (const config::JobNodes& size : nodes_) {
       check(driver->set_nodes(JobId(size.job), size.nodes), Exit::kDataErr, "--nodes");
     }
-    services_.push_back(
-        {.service = &service, .driver = std::move(driver), .keeper = {}, .told = {}});
+    services_.push_back({.service = &service,
+                         .limits = std::move(limits),
+                         .parts = std::move(parts),
+                         .driver = std::move(driver),
+                         .keeper = {},
+                         .told = {}});
   }
 
   // The generation is the number of the period.
@@ -299,7 +395,7 @@ class LustreRun {
     if (auto checked = control::check(wanted); !checked) {
       throw Failure{Exit::kUsage, "--control-tcp: " + checked.error().message()};
     }
-    auto opened = LustreControl::create(wanted);
+    auto opened = LustreControl::create(wanted, cluster_ ? &cluster_->port() : nullptr);
     if (opened) {
       control_ = *std::move(opened);
       if (!wanted.tcp.empty()) {
@@ -330,6 +426,7 @@ class LustreRun {
     // The published algorithm looks once in a period.
     const bool is_paper = controller_.mode == RuleController::Mode::kPaper;
     const int parts = is_paper ? 1 : lustre::Driver::kGlances;
+    const AlsoWaitFor also = waits_for_cluster();
     Instant next = host::now();
     for (std::uint64_t rounds = 0; arguments_.rounds == 0 || rounds < arguments_.rounds; ++rounds) {
       if (guard_) guard_->beat();
@@ -344,7 +441,7 @@ class LustreRun {
         }
         next = std::max(next + part, host::now() + part / 4);  // never a busy loop
         timer.arm(next);
-        if (!wait_for(timer, signals, slurm_, take)) return;
+        if (!wait_for(timer, signals, slurm_, take, also)) return;
       }
     }
   }
@@ -557,6 +654,9 @@ class LustreRun {
   std::map<const lustre::Service*, std::unique_ptr<host::StateFile>> maps_;  // not in a dry run
   std::map<const lustre::Service*, std::unique_ptr<lustre::Names>> names_;
   std::vector<Served> services_;
+  std::optional<serve::ClusterOptions> cluster_options_;
+  lustre::JobFacts facts_;
+  std::unique_ptr<LustreCluster> cluster_;
   std::unique_ptr<LustreControl> control_;
   std::optional<Instant> published_at_;
   std::optional<SlurmPoll> slurm_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "apps/weir/lustre.h"
 
@@ -77,7 +78,52 @@ void explain_job(const Remote& remote, const std::string& job) {
   }
 }
 
+// Slices of this server, and what keeps limits from holding.
+void show_slices(const Json& status) {
+  fmt::print("\n{:<40} {:>12}\n", "HERE", "SLICE/S");
+  for (const Json& slice : status["slices"]) {
+    fmt::print("{:<40} {:>12}{}\n", slice["of"].get<std::string>(),
+               short_number(slice["milli_per_s"].get<double>() / 1000),
+               slice["leased"].get<bool>() ? "" : "  cut off from the cluster");
+  }
+  for (const Json& error : status["rule_errors"]) {
+    fmt::print("error: {}\n", error.get<std::string>());
+  }
+}
+
 }  // namespace
+
+int limit_lustre(const LustreArguments& arguments) {
+  Remote remote = arguments.remote;
+  if (remote.socket.empty()) remote.socket = kLustreSocket;
+  const std::string& verb = arguments.object;
+  const bool lists = verb.empty() || verb == "list";
+  if (lists != arguments.words.empty()) {
+    throw Failure{Exit::kUsage, lists
+                                    ? "limit list: takes no arguments"
+                                    : fmt::format("limit {}: expected the name of a limit", verb)};
+  }
+  if (arguments.services.size() > 1) {
+    throw Failure{Exit::kUsage, "limit: a limit is of one service; name one with --service"};
+  }
+  if (lists) {
+    const std::string text = remote.ask("GET", "/v1/cluster/rules");
+    if (remote.json) {
+      fmt::print("{}", text);
+    } else {
+      show_cluster_rules(Json::parse(text));
+      show_slices(remote.get("/v1/cluster"));
+    }
+  } else {
+    const std::string service =
+        arguments.services.empty() ? std::string(lustre::kOstService.name) : arguments.services[0];
+    const std::string command = fmt::format("{} {}", verb, fmt::join(arguments.words, " "));
+    const std::string answer = change_cluster_rule(remote, service, command);
+    if (remote.json) fmt::print("{}", answer);
+  }
+  check_output();
+  return 0;
+}
 
 int show_lustre(const LustreArguments& arguments) {
   Remote remote = arguments.remote;

@@ -31,7 +31,8 @@ int become_grpc_program(char** argv) {
   execv(path.c_str(), argv);
   host::log_text(
       "weir: cannot run " + path.string() + ": " + std::generic_category().message(errno) +
-      "; install Weir again: 'weir lock', 'weir nfs' and 'weir serve' need this program\n");
+      "; install Weir again: 'weir lock', 'weir nfs', 'weir serve' and 'weir lustre --cluster' "
+      "need this program\n");
   return kUnavailable;
 }
 

@@ -51,6 +51,13 @@ std::string short_number(double number);
 // Nanoseconds as "1.2ms".
 std::string short_time(double ns);
 
+// The body of GET /v1/cluster/rules as a table.
+void show_cluster_rules(const Json& rules);
+// Starts, changes or stops a rule of the cluster: "start NAME CONDITIONS KEY=VALUE...". Returns the
+// answer.
+std::string change_cluster_rule(const Remote& remote, const std::string& service,
+                                const std::string& command);
+
 void add_remote_commands(CLI::App& weir, int& status);
 void add_cluster(CLI::App& weir, int& status);
 void add_lctl(CLI::App& weir, int& status);

@@ -78,13 +78,32 @@ void SlurmPoll::tick(Instant now, const std::function<void(std::string_view)>& t
   take(text_);
 }
 
+namespace {
+
+// For poll(2), which takes whole milliseconds; -1 for never.
+int timeout_of(const AlsoWaitFor& also) {
+  if (!also.wakes_at) return -1;
+  const Instant at = also.wakes_at();
+  if (at == kNever) return -1;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(at - host::now());
+  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1000));
+}
+
+}  // namespace
+
 bool wait_for(host::TimerFd& timer, host::SignalFd& signals, std::optional<SlurmPoll>& slurm,
-              const std::function<void(std::string_view)>& take) {
+              const std::function<void(std::string_view)>& take, const AlsoWaitFor& also) {
   for (;;) {
     if (slurm) slurm->tick(host::now(), take);
-    pollfd waiting[] = {
-        {signals.fd(), POLLIN, 0}, {timer.fd(), POLLIN, 0}, {slurm ? slurm->fd() : -1, POLLIN, 0}};
-    if (poll(waiting, std::size(waiting), -1) < 0) continue;
+    pollfd waiting[] = {{signals.fd(), POLLIN, 0},
+                        {timer.fd(), POLLIN, 0},
+                        {slurm ? slurm->fd() : -1, POLLIN, 0},
+                        {also.fd, POLLIN, 0}};
+    const int timeout = timeout_of(also);
+    if (poll(waiting, std::size(waiting), timeout) < 0) continue;
+    if (also.wake && (waiting[3].revents != 0 || also.wakes_at() <= host::now())) {
+      also.wake(host::now());
+    }
     if (signals.next()) return false;
     if (timer.acknowledge()) return true;
   }

@@ -57,8 +57,16 @@ class SlurmPoll {
   std::string text_;
 };
 
-// Waits for the timer; meanwhile runs `slurm`, if there is one. False: a signal has arrived.
+// What else a loop waits for: wake() is called when fd is readable, and at wakes_at().
+struct AlsoWaitFor {
+  int fd = -1;
+  std::function<Instant()> wakes_at = {};
+  std::function<void(Instant now)> wake = {};
+};
+
+// Waits for the timer; meanwhile runs `slurm` and `also`, if there are any. False: a signal has
+// arrived.
 bool wait_for(host::TimerFd& timer, host::SignalFd& signals, std::optional<SlurmPoll>& slurm,
-              const std::function<void(std::string_view)>& take);
+              const std::function<void(std::string_view)>& take, const AlsoWaitFor& also = {});
 
 }  // namespace weir::app

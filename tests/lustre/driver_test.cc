@@ -16,7 +16,11 @@
 #include <gtest/gtest.h>
 
 #include "apps/weir/model_tree.h"
+#include "weir/classify/rule_spec.h"
+#include "weir/coordinate/vectors.h"
+#include "weir/lustre/job_limits.h"
 #include "weir/lustre/names.h"
+#include "weir/lustre/share_parts.h"
 #include "weir/lustre/status.h"
 #include "weir/sim/lustre_model.h"
 
@@ -396,6 +400,20 @@ TEST(Driver, AServerThatRefusesEveryWriteKeepsNothing) {
   EXPECT_EQ(site.own().size(), 1U);
 }
 
+// For two seconds, each rule of the driver as soon as it is seen. Returns how often.
+int stop_again_and_again(Drive& run, std::vector<std::string>& news) {
+  int stops = 0;
+  for (int i = 0; i < 100; ++i) {
+    run.rounds(1);
+    for (std::string& each : run.driver.take_news()) news.push_back(std::move(each));
+    if (run.site.own().empty()) continue;
+    const std::string line = run.site.own().begin()->first;
+    EXPECT_TRUE(run.site.write(kRules, "stop " + line.substr(0, line.find(' '))));
+    ++stops;
+  }
+  return stops;
+}
+
 // Somebody who wants the hog to run free has the last word, for a while.
 TEST(Driver, AJobWhoseRuleIsStoppedAgainAndAgainIsLeftAlone) {
   Site site;
@@ -403,15 +421,7 @@ TEST(Driver, AJobWhoseRuleIsStoppedAgainAndAgainIsLeftAlone) {
   run.rounds(10);
   site.burst();
   std::vector<std::string> news;
-  int stops = 0;
-  for (int i = 0; i < 100; ++i) {
-    run.rounds(1);
-    for (std::string& each : run.driver.take_news()) news.push_back(std::move(each));
-    if (site.own().empty()) continue;
-    const std::string line = site.own().begin()->first;
-    EXPECT_TRUE(site.write(kRules, "stop " + line.substr(0, line.find(' '))));
-    ++stops;
-  }
+  const int stops = stop_again_and_again(run, news);
   EXPECT_EQ(stops, lustre::Driver::kStolenMax);
   EXPECT_EQ(run.driver.counters().stolen, 3U);
   ASSERT_EQ(news.size(), 1U);
@@ -432,6 +442,108 @@ TEST(Driver, ARuleThatIsStoppedOnceIsStartedAgain) {
   EXPECT_EQ(site.own().size(), 1U);
   EXPECT_EQ(run.driver.counters().stolen, 1U);
   EXPECT_TRUE(run.driver.take_news().empty());
+}
+
+// The slice of hog on this server, of a limit of a cluster.
+struct Limited {
+  Limited(Drive& drive, std::uint64_t slice) : run(drive), limits({.cpts = 2}) {
+    const auto rule = parse_rule("start wide jobid={hog} rate=1000 scope=cluster");
+    EXPECT_TRUE(limits.apply_rules({&*rule, 1}, run.site.now));
+    limits.set_members(8);
+    run.driver.set_limits(&limits);
+    run.rounds(1);
+    Attributes key;
+    key.job = JobId("hog");
+    const ClassSlice one{.rule = "wide",
+                         .key = key.only({Field::kJobid}),
+                         .slice = {.ops = Rate::per_second(slice), .bytes = {}}};
+    limits.set_slices({&one, 1}, run.site.now);
+    EXPECT_TRUE(run.driver.apply_limits(run.site.now));
+  }
+  // The rate in the listing; 0: it has no rule.
+  std::uint32_t listed() const {
+    const auto own = run.site.own();
+    if (own.size() != 1 || own.begin()->second != 4) return 0;
+    const std::string& line = own.begin()->first;
+    return static_cast<std::uint32_t>(std::stoul(line.substr(line.rfind(' '))));
+  }
+
+  Drive& run;
+  lustre::JobLimits limits;
+};
+
+TEST(Driver, AJobAloneIsLimitedByTheSliceOfItsLimit) {
+  Site site;
+  Drive run(site, site.tree);
+  run.rounds(20);
+  const std::string before = site.foreign();
+  Limited limited(run, 100);
+  run.rounds(200);
+  EXPECT_GT(limited.listed(), 0U);
+  EXPECT_EQ(site.foreign(), before);
+  ASSERT_NE(run.driver.limit_of(JobId("hog")), nullptr);
+  EXPECT_EQ(run.driver.limit_of(JobId("hog"))->rule, "wide");
+  const auto stop = parse_rule("stop wide");
+  EXPECT_TRUE(limited.limits.apply_rules({&*stop, 1}, site.now));
+  run.rounds(1);
+  EXPECT_TRUE(site.own().empty());
+  EXPECT_EQ(run.driver.limit_of(JobId("hog")), nullptr);
+}
+
+// The limit allows more than the share: the share holds, as without a limit, and the limit
+// continues when the others are gone.
+TEST(Driver, AJobThatIsHeldAndLimitedHasTheLowerRate) {
+  Site site;
+  Drive run(site, site.tree);
+  run.rounds(20);
+  Limited limited(run, 900);
+  run.rounds(100);
+  const std::uint32_t alone = limited.listed();
+  EXPECT_GT(alone, 250U);
+  site.burst();
+  run.rounds(15);
+  const std::uint32_t held = limited.listed();
+  EXPECT_GT(held, 0U);
+  EXPECT_LT(held, 200U);
+  EXPECT_EQ(run.driver.limit_of(JobId("hog")), nullptr);
+  site.bursts = false;
+  run.rounds(50);
+  EXPECT_GT(limited.listed(), 250U);
+}
+
+TEST(Driver, ALimitThatIsStoppedOnTheServerAgainAndAgainIsGivenUp) {
+  Site site;
+  Drive run(site, site.tree);
+  run.rounds(20);
+  Limited limited(run, 100);
+  std::vector<std::string> news;
+  const int stops = stop_again_and_again(run, news);
+  EXPECT_EQ(stops, lustre::Driver::kStolenMax);
+  ASSERT_EQ(news.size(), 1U);
+}
+
+TEST(Driver, NodesOfAJobAreDividedByItsPart) {
+  Site site;
+  lustre::ShareParts parts;
+  Drive run(site, site.tree);
+  run.driver.set_parts(&parts);
+  EXPECT_TRUE(run.driver.set_nodes(JobId("hog"), 5));
+  EXPECT_FALSE(run.driver.set_nodes(JobId("hog"), 0));
+  EXPECT_FALSE(run.driver.set_nodes(JobId("hog"), UINT64_MAX));
+  run.rounds(20);
+  EXPECT_EQ(run.driver.nodes_of(JobId("hog")), 5U);
+  EXPECT_EQ(run.driver.controller().nodes_of(JobId("hog")), 5 * lustre::ShareParts::kWhole);
+  // Three times as much elsewhere.
+  EpochBytes sum = parts.ready(site.now);
+  for (int i = 0; i < 2; ++i) {
+    EpochBytes twice(sum.size());
+    add_vectors(twice, sum, sum);
+    sum = twice;
+  }
+  (void)parts.start_epoch(1, sum, site.now);
+  run.rounds(2);
+  EXPECT_EQ(run.driver.nodes_of(JobId("hog")), 5U);
+  EXPECT_EQ(run.driver.controller().nodes_of(JobId("hog")), 5 * lustre::ShareParts::kWhole / 4);
 }
 
 TEST(Driver, TellsWhatItWroteAndWhoIsHeldSinceWhen) {

@@ -21,6 +21,7 @@
 #include "weir/cluster/leader_choice.h"
 #include "weir/cluster/local_epochs.h"
 #include "weir/cluster/membership.h"
+#include "weir/cluster/serve_node.h"
 #include "weir/cluster/shared_rule.h"
 #include "weir/coordinate/epoch_combine.h"
 #include "weir/host/clock.h"
@@ -61,8 +62,8 @@ MemberNames names_in(const MembershipView& view, const std::string& own) {
 
 class EtcdCluster final : public Cluster {
  public:
-  EtcdCluster(serve::Server& server, const serve::ClusterOptions& options)
-      : server_(server), options_(options) {}
+  EtcdCluster(std::unique_ptr<ClusterNode> node, const serve::ClusterOptions& options)
+      : node_(std::move(node)), options_(options) {}
 
   Result<void> open();
   void start() override;
@@ -109,9 +110,9 @@ class EtcdCluster final : public Cluster {
   bool is_last() const { return options_.partition == serve::ClusterOptions::Partition::kLast; }
   static void say(std::string_view line) { serve::EventLog::say(line); }
 
-  serve::Server& server_;
+  const std::unique_ptr<ClusterNode> node_;
   serve::ClusterOptions options_;
-  std::unique_ptr<ClusterMember> member_;  // of the loop
+  std::unique_ptr<ClusterMember> member_;  // of the node's thread
   std::unique_ptr<EpochTransport> transport_;
   std::unique_ptr<LocalEpochs> local_;  // none: without a socket
   std::unique_ptr<Membership> membership_;
@@ -151,21 +152,21 @@ Result<void> EtcdCluster::open() {
   member_ = std::make_unique<ClusterMember>(
       ClusterMember::Options{
           .epoch = options_.epoch, .timeout = options_.timeout, .terms = terms()},
-      server_,
+      *node_,
       [this](std::uint32_t term, const std::string& course, EpochMessage message) {
         transport_->send(term, course, std::move(message));
       },
       [this] { transport_->follow(0, {}); });
   if (auto opened = open_transport(*incarnation); !opened) return opened;
   if (auto opened = open_local(); !opened) return opened;
-  server_.set_component(member_.get());
-  server_.hold_entrance();
+  node_->set_component(member_.get());
+  node_->hold_entrance();
   return open_membership(*incarnation);
 }
 
 void EtcdCluster::start() {
   const ClusterState& known = state_->state();
-  note_errors(member_->sync_rules(known.rules, known.members, server_.now()));
+  note_errors(member_->sync_rules(known.rules, known.members, node_->now()));
   {
     const host::MutexLock lock(mutex_);
     view_.rules = known.rules;
@@ -188,9 +189,9 @@ Result<void> EtcdCluster::open_transport(std::uint64_t incarnation) {
                return;
              }
              // A message that does not fit into the mailbox is dropped, as on a lossy network.
-             (void)server_.post([this, term, course = std::move(course),
-                                 message = std::move(message)](const auto& server) {
-               if (server) member_->receive(term, course, message, (*server)->now());
+             (void)node_->post([this, term, course = std::move(course),
+                                message = std::move(message)](const Result<Instant>& now) {
+               if (now) member_->receive(term, course, message, *now);
              });
            },
        .joined = [this](const EpochTransport::LinkState& state) { note_link(state); },
@@ -328,9 +329,8 @@ void EtcdCluster::unheard(const Error& why) {
     start_words_ = std::move(words);
     if (!is_open) return;
   }
-  (void)server_.ask([&](serve::Server& server) -> Result<void> {
-    server.set_pace(pace);
-    server.open_entrance();
+  (void)ask(*node_, [&](Instant /*now*/) -> Result<void> {
+    node_->open_entrance(pace);
     return {};
   });
 }
@@ -392,8 +392,8 @@ void EtcdCluster::follow(const MembershipView& view) {
   followed_at_ = host::now();
   transport_->follow(view.term, view.leader_address);
   if (local_ != nullptr) local_->follow(view.term);
-  (void)server_.order([this, term = view.term](const auto& server) {
-    if (server) member_->follow(term, (*server)->now());
+  (void)node_->order([this, term = view.term](const Result<Instant>& now) {
+    if (now) member_->follow(term, *now);
   });
 }
 
@@ -431,11 +431,10 @@ Membership::Connected EtcdCluster::connected() {
 
 void EtcdCluster::sync_rules(const MembershipView& view) {
   const std::uint32_t members = state_->state().members;
-  auto errors = server_.ask([&](serve::Server& server) -> Result<std::vector<std::string>> {
-    auto unfit = member_->sync_rules(view.rules, members, server.now());
+  auto errors = ask(*node_, [&](Instant now) -> Result<std::vector<std::string>> {
+    auto unfit = member_->sync_rules(view.rules, members, now);
     members_told_ = member_->members_told();
-    server.set_pace(std::nullopt);
-    server.open_entrance();
+    node_->open_entrance(std::nullopt);
     return unfit;
   });
   if (!errors) return;  // it stops
@@ -456,13 +455,12 @@ void EtcdCluster::note_errors(std::vector<std::string> errors) {
 }
 
 Result<void> EtcdCluster::check(const std::string& service, const RuleChange& change) {
-  return server_.ask([&](serve::Server& server) -> Result<void> {
-    const serve::Service* const found = server.find_service(service);
-    if (found == nullptr) {
-      return fail(std::errc::no_such_file_or_directory, "service " + quote(service),
-                  "does not exist on this server", "send the command to a server that has it");
+  return ask(*node_, [&](Instant /*now*/) -> Result<void> {
+    for (const ClusterNode::Service& each : node_->services()) {
+      if (each.name == service) return each.sink->check_rules({&change, 1});
     }
-    return found->target.check_rules({&change, 1});
+    return fail(std::errc::no_such_file_or_directory, "service " + quote(service),
+                "does not exist on this server", "send the command to a server that has it");
   });
 }
 
@@ -522,10 +520,10 @@ void EtcdCluster::status(Answer<ClusterStatus> answer) {
       status->rule_errors = rule_errors_;
     }
     add_members(*status, described);
-    const auto ordered = server_.order(
-        [this, answer, status, link = described.link](const Result<serve::Server*>& server) {
-          if (!server) return answer(tl::unexpected(server.error()));
-          member_->describe(*status, (*server)->now());
+    const auto ordered =
+        node_->order([this, answer, status, link = described.link](const Result<Instant>& now) {
+          if (!now) return answer(tl::unexpected(now.error()));
+          member_->describe(*status, *now);
           add_state(*status, link);
           answer(std::move(*status));
         });
@@ -597,8 +595,13 @@ void EtcdCluster::forget(std::string name, Answer<void> answer) {
 
 Result<std::unique_ptr<Cluster>> Cluster::create(serve::Server& server,
                                                  const serve::ClusterOptions& options) {
+  return create(std::make_unique<ServeNode>(server), options);
+}
+
+Result<std::unique_ptr<Cluster>> Cluster::create(std::unique_ptr<ClusterNode> node,
+                                                 const serve::ClusterOptions& options) {
   WEIR_ASSERT(options.is_on());
-  auto cluster = std::make_unique<EtcdCluster>(server, options);
+  auto cluster = std::make_unique<EtcdCluster>(std::move(node), options);
   if (auto opened = cluster->open(); !opened) return tl::unexpected(opened.error());
   return cluster;
 }

@@ -8,7 +8,7 @@
 //   server->run(...);
 //   cluster->stop();                    leaves; others take over at once
 //
-//   the server's loop      ClusterMember: demand and slices
+//   the node's thread      ClusterMember: demand and slices
 //   transport's thread     EpochTransport: streams to the leader; the leader's role
 //   membership's thread    Membership: etcd, the leader, the rules of the cluster
 //
@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "weir/base/result.h"
+#include "weir/cluster/cluster_node.h"
 #include "weir/serve/cluster_port.h"
 #include "weir/serve/options.h"
 #include "weir/serve/server.h"
@@ -42,6 +43,9 @@ class Cluster : public serve::ClusterPort {
   // Reads its state and listens for the other servers. The error names the file or the address.
   // REQUIRES: the server does not run yet, outlives it, and options.is_on().
   static Result<std::unique_ptr<Cluster>> create(serve::Server& server,
+                                                 const serve::ClusterOptions& options);
+  // The same for another program than weir serve.
+  static Result<std::unique_ptr<Cluster>> create(std::unique_ptr<ClusterNode> node,
                                                  const serve::ClusterOptions& options);
 
   // Applies the rules it knows and starts to contact etcd. The server must run soon after, until

@@ -19,26 +19,25 @@ constexpr Nanoseconds kRetry = std::chrono::milliseconds{10};
 
 }  // namespace
 
-ClusterMember::ClusterMember(const Options& options, serve::Server& server, Send send,
+ClusterMember::ClusterMember(const Options& options, ClusterNode& node, Send send,
                              std::function<void()> ended)
     : options_(options),
-      server_(server),
+      sinks_(node.services()),
       send_(std::move(send)),
       ended_(std::move(ended)),
       slices_(options.terms),
       member_({.timeout = options.timeout, .grace = kGrace, .payload = &slices_}),
       participant_(member_, *this, {.retry = kRetry}) {
-  const Nanoseconds longest = server.options().groups.longest();
-  for (const auto& service : server.services()) {
-    const std::string& name = service->name;
+  for (const ClusterNode::Service& service : sinks_) {
     services_.push_back(
-        std::make_unique<ClusterRules>(service->target, slices_, options.epoch, name + "/"));
-    if (service->groups == nullptr) continue;
+        std::make_unique<ClusterRules>(*service.sink, slices_, options.epoch, service.name + "/"));
+  }
+  for (const ClusterNode::Course& each : node.courses()) {
     auto course = std::make_unique<EpochCourse>(
-        longest + options.timeout,
-        [this, name](EpochMessage message) { send_(term_, name, std::move(message)); });
-    service->groups->join(*course, server.now());
-    courses_[name] = std::move(course);
+        each.longest + options.timeout,
+        [this, name = each.name](EpochMessage message) { send_(term_, name, std::move(message)); });
+    each.join(*course, node.now());
+    courses_[each.name] = std::move(course);
   }
 }
 
@@ -47,7 +46,7 @@ ClusterMember::~ClusterMember() = default;
 // Of all services.
 std::uint64_t ClusterMember::policy_switches() const {
   std::uint64_t all = 0;
-  for (const auto& service : server_.services()) all += service->target.policy_switches();
+  for (const ClusterNode::Service& service : sinks_) all += service.sink->restarts();
   return all;
 }
 
@@ -129,20 +128,25 @@ void ClusterMember::alone(std::int64_t error, Instant now) {
 
 // ---- the cluster's rules ----
 
+SliceSink* ClusterMember::sink_of(std::string_view service) const {
+  const auto found = std::find_if(sinks_.begin(), sinks_.end(),
+                                  [&](const auto& each) { return each.name == service; });
+  return found == sinks_.end() ? nullptr : found->sink;
+}
+
 void ClusterMember::stop_rule(const std::string& key, Instant now) {
   const auto [service, rule] = SharedRule::parts(key);
-  if (serve::Service* const found = server_.find_service(service)) {
+  if (SliceSink* const sink = sink_of(service)) {
+    const RuleChange stop = stop_of(rule);
     // The policy may have changed, which removed the rule.
-    (void)found->target.apply_rule(stop_of(rule), now);
+    (void)sink->apply_rules({&stop, 1}, now);
   }
 }
 
 Result<void> ClusterMember::sync_rule(const SharedRule& rule, Instant now) {
-  serve::Service* const service = server_.find_service(rule.service);
-  if (service == nullptr) return {};  // other servers have it
-  Target& target = service->target;
-  const RuleView* const rules = target.rules(Head::kRegular);
-  const bool is_there = rules != nullptr && rules->rules(Head::kRegular).find(rule.name) != nullptr;
+  SliceSink* const sink = sink_of(rule.service);
+  if (sink == nullptr) return {};  // other servers have it
+  const bool is_there = sink->has_rule(rule.name);
   const auto applied = applied_.find(rule.key());
   const bool is_ours = is_there && applied != applied_.end();
   if (is_ours && applied->second.modified == rule.modified) return {};
@@ -152,7 +156,7 @@ Result<void> ClusterMember::sync_rule(const SharedRule& rule, Instant now) {
   } else {
     applied_.erase(rule.key());
   }
-  if (auto done = target.apply_rules(changes, now); !done) return done;
+  if (auto done = sink->apply_rules(changes, now); !done) return done;
   applied_[rule.key()] = {rule.created, rule.modified};
   return {};
 }

@@ -27,10 +27,12 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "weir/base/result.h"
 #include "weir/base/time.h"
+#include "weir/cluster/cluster_node.h"
 #include "weir/cluster/epoch_course.h"
 #include "weir/cluster/shared_rule.h"
 #include "weir/coordinate/cluster_rules.h"
@@ -39,7 +41,6 @@
 #include "weir/coordinate/slices.h"
 #include "weir/serve/cluster_port.h"
 #include "weir/serve/loop_component.h"
-#include "weir/serve/server.h"
 
 namespace weir::cluster {
 
@@ -55,10 +56,9 @@ class ClusterMember final : public serve::LoopComponent, private EpochUse {
   using Send =
       std::function<void(std::uint32_t term, const std::string& course, EpochMessage message)>;
 
-  // REQUIRES: the server outlives it and does not run yet. `ended` is called when the server stops:
+  // REQUIRES: the node outlives it and does not run yet. `ended` is called when the server stops:
   // the leader must no longer wait for this member.
-  ClusterMember(const Options& options, serve::Server& server, Send send,
-                std::function<void()> ended);
+  ClusterMember(const Options& options, ClusterNode& node, Send send, std::function<void()> ended);
   ~ClusterMember() override;
 
   Instant wakes_at() const override;
@@ -91,6 +91,7 @@ class ClusterMember final : public serve::LoopComponent, private EpochUse {
   Nanoseconds start_epoch(std::int64_t epoch, EpochView reduced, Instant now) override;
   void alone(std::int64_t error, Instant now) override;
 
+  SliceSink* sink_of(std::string_view service) const;
   Result<void> sync_rule(const SharedRule& rule, Instant now);
   void stop_rule(const std::string& key, Instant now);
   void settle(Instant now);
@@ -98,16 +99,15 @@ class ClusterMember final : public serve::LoopComponent, private EpochUse {
   std::vector<std::string> put_in_force(Instant now);
 
   Options options_;
-  serve::Server& server_;
+  std::vector<ClusterNode::Service> sinks_;
   Send send_;
   std::function<void()> ended_;
   SliceMember slices_;
   EpochMember member_;
   EpochParticipant participant_;
   std::vector<std::unique_ptr<ClusterRules>> services_;
-  std::map<std::string, std::unique_ptr<EpochCourse>>
-      courses_;                             // by service, for services with groups
-  std::map<std::string, Applied> applied_;  // by SharedRule::key()
+  std::map<std::string, std::unique_ptr<EpochCourse>> courses_;  // by name
+  std::map<std::string, Applied> applied_;                       // by SharedRule::key()
   std::vector<SharedRule> rules_;
   std::uint64_t switches_ = 0;  // number of policy switches when the rules were applied
   std::uint32_t term_ = 0;

@@ -26,7 +26,7 @@
 #include "weir/control/change_request.h"
 #include "weir/control/change_trial.h"
 #include "weir/control/class_rates.h"
-#include "weir/control/cluster_json.h"
+#include "weir/control/cluster_requests.h"
 #include "weir/control/embedded.h"
 #include "weir/control/explain.h"
 #include "weir/control/history_json.h"
@@ -56,8 +56,6 @@ constexpr std::chrono::seconds kUsageInterval{1};
 constexpr std::size_t kUsageClasses = 16'384;
 constexpr std::size_t kJobsAtOnce = 256;
 
-constexpr std::string_view kClusterMembers = "/v1/cluster/members/";
-
 // The parameters that match a pattern, with values or only names.
 std::vector<ParamOutcome> look_up(const Params& params, const std::string& pattern, bool lists,
                                   Depth depth) {
@@ -70,21 +68,6 @@ std::vector<ParamOutcome> look_up(const Params& params, const std::string& patte
     one.is_folder = name.is_folder;
   }
   return found;
-}
-
-// The commands that made a rule of the cluster.
-std::string text_of(const std::vector<serve::ClusterRule>& rules, std::string_view service,
-                    std::string_view rule) {
-  for (const serve::ClusterRule& one : rules) {
-    if (one.service != service || one.rule != rule) continue;
-    std::string text;
-    for (const RuleChange& change : one.changes) {
-      if (!text.empty()) text += "; ";
-      text += print(change);
-    }
-    return text;
-  }
-  return "none";
 }
 
 ParamOutcome not_found(const std::string& pattern, const std::string& value = {}) {
@@ -261,9 +244,7 @@ class HttpControl final : public Control {
   void forget_job(const std::string& job);
 
   bool answer_of_cluster(const HttpRequest& request, const Reply& reply);
-  void change_cluster_rule(const HttpRequest& request, const Reply& reply);
-  void forget_member(const HttpRequest& request, const Reply& reply);
-  serve::ClusterPort::Answer<void> answer_of_change(const AuditEntry& entry, const Reply& reply);
+  void cluster_changed(const AuditEntry& entry, const Result<void>& done);
   void list_locks(const HttpRequest& request, const Reply& reply);
   bool revoke_lock(const HttpRequest& request, const Reply& reply);
   Params params_of_locks() { return locks_ == nullptr ? Params() : lock_params(*locks_); }
@@ -740,80 +721,23 @@ void HttpControl::forget_job(const std::string& job) {
 
 // ---- the cluster ----
 
-// Answers are delivered on threads of the cluster.
 bool HttpControl::answer_of_cluster(const HttpRequest& request, const Reply& reply) {
-  const bool is_rules = request.path == "/v1/cluster/rules";
-  const bool is_member = request.path.starts_with(kClusterMembers);
-  if (request.path != "/v1/cluster" && !is_rules && !is_member) return false;
-  if (cluster_ == nullptr) {
-    reply(error_response(404, "this server is not in a cluster", "see [cluster] in weir.conf(5)"));
-  } else if (request.method == "POST" && is_rules) {
-    change_cluster_rule(request, reply);
-  } else if (request.method == "DELETE" && is_member) {
-    forget_member(request, reply);
-  } else if (is_rules) {
-    cluster_->rules([this, reply](Result<std::vector<serve::ClusterRule>> rules) {
-      http_->post([reply, rules = std::move(rules)] {
-        reply(rules ? HttpResponse{.body = cluster_rules_json(*rules)}
-                    : error_response(rules.error()));
-      });
-    });
-  } else {
-    cluster_->status([this, reply](Result<serve::ClusterStatus> status) {
-      http_->post([reply, status = std::move(status)] {
-        reply(status ? HttpResponse{.body = cluster_json(*status)}
-                     : error_response(status.error()));
-      });
-    });
-  }
+  if (!is_cluster_path(request.path)) return false;
+  const ClusterRequestHost host{
+      .post = [this](std::function<void()> function) { http_->post(std::move(function)); },
+      .changed = [this](const AuditEntry& entry,
+                        const Result<void>& done) { cluster_changed(entry, done); }};
+  answer_cluster(cluster_, host, request, reply);
   return true;
 }
 
-void HttpControl::change_cluster_rule(const HttpRequest& request, const Reply& reply) {
-  const auto wanted = read_cluster_change(request);
-  if (!wanted) return reply(error_response(wanted.error()));
-  AuditEntry entry;
-  entry.who = request.who;
-  entry.what = print(wanted->change);
-  entry.on = "cluster service " + wanted->service;
-  // The change is made even if the rules before it cannot be read.
-  cluster_->rules([this, wanted = *wanted, entry, reply](const auto& rules) mutable {
-    entry.before = rules ? text_of(*rules, wanted.service, wanted.change.name) : "unknown";
-    entry.after = wanted.change.verb == Verb::kStop     ? "none"
-                  : wanted.change.verb == Verb::kChange ? entry.before + "; " + entry.what
-                                                        : entry.what;
-    http_->post([this, wanted, entry, reply] {
-      cluster_->change_rule(wanted.service, wanted.change, answer_of_change(entry, reply));
-    });
-  });
-}
-
-void HttpControl::forget_member(const HttpRequest& request, const Reply& reply) {
-  std::string name = request.path.substr(kClusterMembers.size());
-  AuditEntry entry;
-  entry.who = request.who;
-  entry.what = "forget member";
-  entry.on = "cluster member " + name;
-  cluster_->forget(std::move(name), answer_of_change(entry, reply));
-}
-
 // The audit line has the result, and the generation after the change.
-serve::ClusterPort::Answer<void> HttpControl::answer_of_change(const AuditEntry& entry,
-                                                               const Reply& reply) {
-  return [this, entry, reply](Result<void> done) {
-    http_->post([this, entry, reply, done = std::move(done)] {
-      changed();
-      AuditEntry made = entry;
-      made.generation = generation_name();
-      if (!done) {
-        made.error = done.error().message();
-        made.after = made.before;
-      }
-      audit(made);
-      if (done) usage_.mark(host::now(), made.on + ": " + made.what);
-      reply(done ? HttpResponse{.body = "{}\n"} : error_response(done.error()));
-    });
-  };
+void HttpControl::cluster_changed(const AuditEntry& entry, const Result<void>& done) {
+  changed();
+  AuditEntry made = entry;
+  made.generation = generation_name();
+  audit(made);
+  if (done) usage_.mark(host::now(), made.on + ": " + made.what);
 }
 
 // ---- changing ----

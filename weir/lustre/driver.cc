@@ -31,10 +31,13 @@ Result<void> Driver::round(Instant now) {
     return tl::unexpected(view.error());
   }
   // After so long the guard has removed our rules.
-  const bool was_away = seen_at_ && now - *seen_at_ >= options_.patience;
+  const Nanoseconds away = seen_at_ ? now - *seen_at_ : Nanoseconds{0};
+  const bool was_away = seen_at_ && away >= options_.patience;
   seen_at_ = now;
   is_blind_ = false;
   observer_.count(*view, now, round_);
+  count_limits(away, now);
+  count_parts();
   see_rules(view->rules);
   miss_rules(now, was_away ? Missing::kExpected : Missing::kStolen);
   for (JobCount& job : round_.jobs) job.can_hold = job.can_hold && !is_yielding(job.job);
@@ -43,6 +46,7 @@ Result<void> Driver::round(Instant now) {
     if (!demand.known && demand.state != JobDemand::State::kIdle) ++counters_.vanished;
   }
   carry_out(controller_->decide(round_), now);
+  write_limits(now);
   if (first_error_) return tl::unexpected(*first_error_);
   return {};
 }
@@ -50,9 +54,11 @@ Result<void> Driver::round(Instant now) {
 // A limited job would stay limited for as long as the server cannot be read.
 void Driver::go_blind(Instant now) {
   is_blind_ = true;
-  if (!seen_at_ || now - *seen_at_ < options_.patience || round_.rules.empty()) return;
+  if (!seen_at_ || now - *seen_at_ < options_.patience) return;
+  if (round_.rules.empty() && rates_.empty()) return;
   if (!remove_all("the server cannot be read")) return;
   round_.rules.clear();
+  rates_.clear();
   pretended_.clear();
   holds_.clear(now);
 }
@@ -64,6 +70,7 @@ Result<void> Driver::glance(Instant now) {
   ++counters_.glances;
   first_error_.reset();
   carry_out(controller_->glance({now, policies->queued(), policies->active()}), now);
+  write_limits(now);
   if (first_error_) return tl::unexpected(*first_error_);
   return {};
 }
@@ -114,11 +121,20 @@ void Driver::see_rules(const RuleTable& table) {
     if (is_shared) continue;
     rates_[name] = own.rate;
     used_.insert(name);
-    round_.rules.push_back({own.job, token_rate(own.job, own.rate), std::max(1U, own.reach)});
+    // Of a capped job the controller sees the rate that it has asked for.
+    std::uint32_t rate = own.rate;
+    if (is_capped(own.job)) {
+      const auto wished = wished_.find(own.job);
+      if (wished == wished_.end()) continue;
+      rate = *wished->second.rate;
+    }
+    round_.rules.push_back({own.job, token_rate(own.job, rate), std::max(1U, own.reach)});
   }
   // The rules that would be in effect now.
   for (const auto& [job, rate] : pretended_) {
-    round_.rules.push_back({job, token_rate(job, rate), 1});
+    const auto wished = wished_.find(job);
+    if (is_capped(job) && wished == wished_.end()) continue;
+    round_.rules.push_back({job, token_rate(job, is_capped(job) ? *wished->second.rate : rate), 1});
   }
   std::sort(round_.rules.begin(), round_.rules.end(),
             [](const RuleSeen& a, const RuleSeen& b) { return a.job < b.job; });
@@ -177,13 +193,138 @@ std::uint32_t Driver::token_rate(const JobId& job, std::uint32_t rate) const {
 void Driver::carry_out(const std::vector<JobRateChange>& changes, Instant now) {
   std::vector<JobRateChange> written = changes;
   for (JobRateChange& change : written) {
+    apply_to(round_.rules, change);
     if (change.rate) change.rate = rule_rate(change.job, *change.rate);
   }
-  write_all(written);
-  for (std::size_t i = 0; i < changes.size(); ++i) {
-    apply_to(round_.rules, changes[i]);
-    if (!unwritten_.contains(changes[i].job)) holds_.change(written[i], now);
+  // Those of capped jobs are written with their caps.
+  std::erase_if(written, [this](const JobRateChange& change) {
+    if (!is_capped(change.job)) return false;
+    if (change.rate) {
+      wished_.insert_or_assign(change.job, change);
+    } else {
+      wished_.erase(change.job);
+    }
+    return true;
+  });
+  write_changes(written, now);
+}
+
+void Driver::write_changes(const std::vector<JobRateChange>& changes, Instant now) {
+  write_all(changes);
+  for (const JobRateChange& change : changes) {
+    if (!unwritten_.contains(change.job)) holds_.change(change, now);
   }
+}
+
+// ---- limits of a cluster ----
+
+bool Driver::is_capped(const JobId& job) const { return capped_.contains(job); }
+
+// After a time in which the guard may have removed our rules, what jobs were served is known, but
+// not that they could have been served less.
+void Driver::count_limits(Nanoseconds away, Instant now) {
+  if (limits_ == nullptr) return;
+  if (away >= options_.patience) {
+    limits_->skip(now);
+  } else {
+    limits_->count(observer_.served(), now);
+  }
+}
+
+// The lower of what the limits allow and what the controller wants; none: neither limits it.
+void Driver::write_limit(const JobId& job, Instant now) {
+  const auto cap = limits_->caps().find(job);
+  const auto wished = wished_.find(job);
+  JobRateChange change{.job = job, .rate = std::nullopt, .reason = "no limit holds for it"};
+  if (wished != wished_.end()) change = wished->second;
+  if (cap != limits_->caps().end() && (!change.rate || cap->second.rate < *change.rate)) {
+    change.rate = cap->second.rate;
+    change.reason = fmt::format("limit {}: {} a second of it are this server's",
+                                quote(cap->second.rule), cap->second.per_second);
+  }
+  const auto name = names_.find(job);
+  const auto now_in_force = rate_of(job, name.value_or(std::string()));
+  if (change.rate == now_in_force) return;
+  if (change.rate && is_yielding(job)) return;
+  write_changes({change}, now);
+}
+
+void Driver::write_limits(Instant now) {
+  if (limits_ == nullptr) return;
+  for (const auto& each : limits_->caps()) {
+    const JobId& job = each.first;
+    if (!capped_.insert(job).second) continue;
+    // It may be held already.
+    const auto held = std::find_if(round_.rules.begin(), round_.rules.end(),
+                                   [&](const RuleSeen& rule) { return rule.job == job; });
+    if (held == round_.rules.end()) continue;
+    wished_.insert_or_assign(job, JobRateChange{job, rule_rate(job, held->rate), "it is held"});
+  }
+  for (auto each = capped_.begin(); each != capped_.end();) {
+    write_limit(*each, now);
+    const bool is_over = !limits_->caps().contains(*each);
+    if (is_over) wished_.erase(*each);
+    each = is_over ? capped_.erase(each) : std::next(each);
+  }
+}
+
+const JobLimits::Cap* Driver::limit_of(const JobId& job) const {
+  if (limits_ == nullptr) return nullptr;
+  const auto cap = limits_->caps().find(job);
+  const Hold* const hold = holds_.find(job);
+  const bool holds = cap != limits_->caps().end() && hold != nullptr && hold->rate;
+  return holds && *hold->rate >= cap->second.rate ? &cap->second : nullptr;
+}
+
+Result<void> Driver::apply_limits(Instant now) {
+  if (is_blind_ || !seen_at_) return {};
+  first_error_.reset();
+  write_limits(now);
+  if (first_error_) return tl::unexpected(*first_error_);
+  return {};
+}
+
+// ---- parts of jobs ----
+
+std::uint64_t Driver::nodes_of(const JobId& job) const {
+  if (parts_ == nullptr) return controller_->nodes_of(job);
+  const auto found = nodes_.find(job);
+  return found == nodes_.end() ? 1 : found->second;
+}
+
+Result<void> Driver::set_nodes(const JobId& job, std::uint64_t nodes) {
+  if (parts_ == nullptr) return controller_->set_nodes(job, nodes);
+  if (nodes == 0 || nodes > Allocator::kNodesMax / ShareParts::kWhole) {
+    return controller_->set_nodes(job, 0);  // which says what is wrong
+  }
+  nodes_[job] = nodes;
+  return {};
+}
+
+void Driver::forget_nodes(const JobId& job) {
+  if (parts_ == nullptr) return controller_->forget_nodes(job);
+  nodes_.erase(job);
+}
+
+// Of what a job uses on all servers, its part here counts.
+void Driver::count_parts() {
+  if (parts_ == nullptr) return;
+  parts_->count(observer_.served());
+  for (const JobCount& count : round_.jobs) {
+    if (count.served == Tokens{0}) continue;
+    const std::uint64_t weight =
+        std::max<std::uint64_t>(nodes_of(count.job) * parts_->part_of(count.job), 1);
+    const auto [found, is_new] = weights_.try_emplace(count.job, weight);
+    if (!is_new && found->second == weight) continue;
+    found->second = weight;
+    (void)controller_->set_nodes(count.job, weight);
+  }
+  if (weights_.size() <= 2 * std::max<std::size_t>(round_.jobs.size(), 64)) return;
+  std::erase_if(weights_, [this](const auto& entry) {
+    if (controller_->is_known(entry.first)) return false;
+    controller_->forget_nodes(entry.first);
+    return true;
+  });
 }
 
 // ---- rules that others stop ----
@@ -205,9 +346,7 @@ void Driver::miss_rules(Instant now, Missing missing) {
   if (holds_.held() == 0) return;
   for (const Holds::OfJob& held : holds_.list(now)) {
     if (!held.hold.since) continue;
-    const bool is_there = std::any_of(round_.rules.begin(), round_.rules.end(),
-                                      [&](const RuleSeen& rule) { return rule.job == held.job; });
-    if (is_there) continue;
+    if (is_in_force(held.job, names_.find(held.job))) continue;
     holds_.change({held.job, std::nullopt, "its rule is no longer on the server"}, now);
     if (missing == Missing::kExpected || repaired_.contains(held.job)) continue;
     ++counters_.stolen;
@@ -238,10 +377,8 @@ void Driver::write_all(const std::vector<JobRateChange>& changes) {
   std::vector<const JobRateChange*> starts;
   unwritten_.clear();
   for (const JobRateChange& change : changes) {
-    const bool is_there =
-        std::binary_search(round_.rules.begin(), round_.rules.end(), RuleSeen{change.job, 1, 1},
-                           [](const RuleSeen& a, const RuleSeen& b) { return a.job < b.job; });
     const auto name = names_.find(change.job);
+    const bool is_there = is_in_force(change.job, name);
     if (!change.rate) {
       if (name && is_there) note(change.job, write(stop_of(*name), change.reason));
       pretended_.erase(change.job);
@@ -279,6 +416,11 @@ void Driver::write_all(const std::vector<JobRateChange>& changes) {
     if (options_.dry_run) pretended_[change->job] = *change->rate;
     note(change->job, start(*change));
   }
+}
+
+bool Driver::is_in_force(const JobId& job, const std::optional<std::string>& name) const {
+  const bool is_on_server = name && rates_.contains(*name);
+  return is_on_server || (options_.dry_run && pretended_.contains(job));
 }
 
 // Gives the job a name, if it can have one and may be held.

@@ -23,6 +23,9 @@
 //
 // With dry_run, nothing is written and every command is logged with its reason.
 //
+// Limits of a cluster (job_limits.h) are caps of the rates of jobs: the rule of a job has the lower
+// of its cap and the rate at which the controller holds it. The controller sees only its own rates.
+//
 // The controller counts tokens, and a rule limits requests. Where the requests of a job cost more
 // or less than a token (observer.h), rates are converted: a job of mkdirs at 5 tokens each that is
 // due 100 tokens a second gets a rule of 20.
@@ -45,9 +48,11 @@
 #include "weir/base/time.h"
 #include "weir/classify/rule_spec.h"
 #include "weir/lustre/holds.h"
+#include "weir/lustre/job_limits.h"
 #include "weir/lustre/names.h"
 #include "weir/lustre/observer.h"
 #include "weir/lustre/server.h"
+#include "weir/lustre/share_parts.h"
 #include "weir/lustre/tree.h"
 
 namespace weir::lustre {
@@ -102,13 +107,21 @@ class Driver {
   Result<void> round(Instant now);
   // The same based on the queue alone. If the server cannot be read, the next round reports it.
   Result<void> glance(Instant now);
+  // With limits of a cluster: their caps may have changed since the last round.
+  Result<void> apply_limits(Instant now);
   // Stops our rules. Continues after errors; returns the first.
   Result<void> remove_all(std::string_view reason = "Weir stops");
 
-  Result<void> set_nodes(const JobId& job, std::uint64_t nodes) {
-    return controller_->set_nodes(job, nodes);
-  }
-  void forget_nodes(const JobId& job) { controller_->forget_nodes(job); }
+  // REQUIRES: it outlives the driver.
+  void set_limits(JobLimits* limits) { limits_ = limits; }
+  // A job counts on this server with the part of its nodes that it uses here. REQUIRES: it outlives
+  // the driver, and no nodes were set.
+  void set_parts(ShareParts* parts) { parts_ = parts; }
+
+  Result<void> set_nodes(const JobId& job, std::uint64_t nodes);
+  void forget_nodes(const JobId& job);
+  // As set, without regard to parts.
+  std::uint64_t nodes_of(const JobId& job) const;
 
   // Called after each command; not in a dry run.
   void on_written(std::function<void(const Written&)> written) { written_ = std::move(written); }
@@ -116,6 +129,10 @@ class Driver {
   const Counters& counters() const { return counters_; }
   const RuleController& controller() const { return *controller_; }
   const Options& options() const { return options_; }
+  // The limit that holds a job now; nullptr: none does.
+  const JobLimits::Cap* limit_of(const JobId& job) const;
+  // Jobs that match a limit and have no rule (job_limits.h).
+  std::uint64_t unlimited() const { return limits_ == nullptr ? 0 : limits_->unlimited(); }
   // Which jobs are held; in a dry run: would be.
   const Holds& holds() const { return holds_; }
   // Of the requests of a job lately, in 1/RequestCosts::kOne of a token.
@@ -145,7 +162,14 @@ class Driver {
   std::uint32_t rule_rate(const JobId& job, std::uint32_t tokens) const;
   std::uint32_t token_rate(const JobId& job, std::uint32_t rate) const;
   void carry_out(const std::vector<JobRateChange>& changes, Instant now);
+  void write_changes(const std::vector<JobRateChange>& changes, Instant now);
   void write_all(const std::vector<JobRateChange>& changes);
+  bool is_in_force(const JobId& job, const std::optional<std::string>& name) const;
+  bool is_capped(const JobId& job) const;
+  void count_limits(Nanoseconds away, Instant now);
+  void write_limits(Instant now);
+  void write_limit(const JobId& job, Instant now);
+  void count_parts();
   Result<void> start(const JobRateChange& change);
   Result<void> write(const RuleChange& change, std::string_view reason);
   void note(const Result<void>& done);
@@ -179,6 +203,12 @@ class Driver {
   };
   std::map<JobId, Stolen> stolen_;
   Holds holds_;
+  JobLimits* limits_ = nullptr;
+  std::set<JobId> capped_;                 // jobs with a rule or cap of a limit, lately
+  std::map<JobId, JobRateChange> wished_;  // by the controller, for jobs with a cap
+  ShareParts* parts_ = nullptr;
+  std::map<JobId, std::uint64_t> nodes_;    // with parts: as set
+  std::map<JobId, std::uint64_t> weights_;  // with parts: as the controller has them
   std::vector<std::string> news_;
   std::function<void(const Written&)> written_;
 };

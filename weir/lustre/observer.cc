@@ -144,9 +144,15 @@ void Observer::count_target(const TargetView& view, Target& target, Instant now,
       if (target.is_first) served[i] = 0;  // unknown since when
     }
     drop_double(served);
-    before = {.counts = std::move(counts), .sum = all, .since_ns = job.since_ns, .seen_at = now};
+    const std::uint64_t bytes = began_anew ? job.bytes : grown(job.bytes, before.bytes);
+    before = {.counts = std::move(counts),
+              .sum = all,
+              .bytes = job.bytes,
+              .since_ns = job.since_ns,
+              .seen_at = now};
     Sum& sum = sums[job.job];
     sum.count.known = true;
+    if (!target.is_first) sum.bytes += bytes;
     for (std::size_t i = 0; i < served.size(); ++i) {
       if (served[i] == 0) continue;
       sum.requests += served[i];
@@ -210,8 +216,10 @@ void Observer::count(const View& view, Instant now, RuleRound& round) {
   round.jobs.clear();
   round.jobs.reserve(sums.size());
   unnamed_ = 0;
+  served_.clear();
   for (auto& [job, sum] : sums) {
     JobCount& count = sum.count;
+    if (sum.requests > 0) served_.push_back({job, sum.requests, sum.bytes});
     count.job = job;
     count.served = tokens_of(job, sum);
     count.cost = cost_of(job);

@@ -43,6 +43,12 @@
 
 namespace weir::lustre {
 
+struct ServedByJob {
+  JobId job;
+  std::uint64_t requests = 0;
+  std::uint64_t bytes = 0;
+};
+
 // How it is decided what the requests of a server cost.
 struct Costing {
   enum class Kind : std::uint8_t {
@@ -70,6 +76,9 @@ class Observer {
   // Sets everything in `round` but its rules.
   void count(const View& view, Instant now, RuleRound& round);
 
+  // What jobs were served between the last two looks, as requests and bytes; those that were served
+  // something, in the order of their ids.
+  const std::vector<ServedByJob>& served() const { return served_; }
   // Active jobs of the last look that no rule can name.
   std::uint64_t unnamed() const { return unnamed_; }
   // 0 is never returned.
@@ -82,6 +91,7 @@ class Observer {
   struct Last {
     Counts counts;
     std::uint64_t sum = 0;
+    std::uint64_t bytes = 0;
     std::optional<std::uint64_t> since_ns;
     Instant seen_at{};
   };
@@ -95,6 +105,7 @@ class Observer {
   struct Sum {
     JobCount count;
     std::uint64_t requests = 0;
+    std::uint64_t bytes = 0;
     std::uint64_t cost = 0;  // in 1/RequestCosts::kOne
   };
   // Of a job whose requests do not cost a token each.
@@ -128,6 +139,7 @@ class Observer {
   std::map<JobId, Price> prices_;
   std::uint64_t rest_ = 0;  // of the server as a whole
   std::optional<Instant> last_;
+  std::vector<ServedByJob> served_;
   std::uint64_t unnamed_ = 0;
 };
 

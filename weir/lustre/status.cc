@@ -70,13 +70,15 @@ Status StatusKeeper::status(const Driver& driver, Instant now) const {
   status.cpts = controller.options().cpts;
   status.counters = driver.counters();
   status.held = driver.holds().held();
+  status.unlimited = driver.unlimited();
   std::map<JobId, std::int64_t> records;
   for (const JobRecord& record : controller.report().records) records[record.job] = record.record;
   status.jobs.reserve(jobs_.size());
   for (const auto& [job, sums] : jobs_) {
     JobStatus& each = status.jobs.emplace_back();
     each.job = job;
-    each.nodes = controller.nodes_of(job);
+    each.nodes = driver.nodes_of(job);
+    if (const JobLimits::Cap* const limit = driver.limit_of(job)) each.limit = *limit;
     if (const JobDemand* const demand = controller.demand_of(job)) {
       each.state = demand->state;
       each.known = demand->known;
@@ -135,6 +137,11 @@ std::string cost_text(const JobStatus& job) {
 std::string explain(const Status& status, const JobStatus& job, std::string_view since) {
   if (job.hold.rate) {
     const std::uint64_t rate = std::uint64_t{*job.hold.rate} * status.cpts;
+    if (job.limit) {
+      return fmt::format(
+          "limited to {}/s since {} by {} of the cluster, of which this server has {}/s for it",
+          rate, since, quote(job.limit->rule), job.limit->per_second);
+    }
     const std::string others = others_of(status, job);
     return fmt::format(
         "{} at {}/s since {} because {}{}{}", status.is_dry_run ? "would be held" : "held", rate,

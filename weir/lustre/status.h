@@ -35,6 +35,7 @@ struct JobStatus {
   std::uint64_t entitlement = 0;            // a second; 0: no other job competes with it
   std::int64_t record = 0;                  // tokens: above 0 lent, below 0 borrowed
   Hold hold;
+  std::optional<JobLimits::Cap> limit = {};  // of a cluster, that holds it now
 };
 
 struct Status {
@@ -48,6 +49,7 @@ struct Status {
   std::uint32_t cpts = 1;
   Driver::Counters counters;
   std::uint64_t held = 0;
+  std::uint64_t unlimited = 0;  // jobs that match a limit and have no rule
   std::vector<JobStatus> jobs;  // in the order of their ids
 
   const JobStatus* find(std::string_view job) const;
