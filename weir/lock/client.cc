@@ -508,7 +508,10 @@ void LockClient::apply(const ServerOp& op, Instant now) {
   }
   const std::uint32_t index = find_cookie(op.cookie);
   // A message about a lock that no longer exists was sent before its end.
-  if (index == kNone) return;
+  if (index == kNone) {
+    if (op.kind == ServerOp::Kind::kKept) cancel(op.handle);
+    return;
+  }
   Entry& entry = entries_[index];
   const bool is_wanted = entry.state == EntryState::kEnqueued || entry.state == EntryState::kQueued;
   switch (op.kind) {
@@ -539,7 +542,10 @@ void LockClient::apply(const ServerOp& op, Instant now) {
       if (entry.is_linked()) lru_.take(entry);
       break;
     case ServerOp::Kind::kKept:
-      if (!std::exchange(entry.is_replaying, false)) return;
+      if (!std::exchange(entry.is_replaying, false)) {
+        cancel(op.handle);  // it was lost with the lease while its report was on the way
+        return;
+      }
       entry.handle = op.handle;
       entry.incarnation = incarnation_;
       if (entry.conversion == ConvertState::kDue) send_conversion(index);

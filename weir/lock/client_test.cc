@@ -245,6 +245,26 @@ TEST_F(Client, ABrokenConnectionWithinTheLeaseCostsNothing) {
   EXPECT_TRUE(acquire(one, "a").is_held);
 }
 
+// The server keeps a lock that was reported in time, but the answer comes after the lease.
+TEST_F(Client, WhatIsKeptAfterTheLeaseHasEndedIsReturned) {
+  const auto a = acquire(one, "a");
+  events(one);
+  leave(one);
+  now += 7s;
+  connections[0] = 3;
+  server->connect(3, now);
+  one.connected(now);
+  const ClientMessage report = one.take(now);
+  now += 1s;
+  one.tick(now);
+  expect_event(one, Kind::kLost, a.ticket);
+  server->receive(3, report, now);
+  exchange();
+  EXPECT_EQ(server->pool().granted(), 0);
+  EXPECT_TRUE(acquire(two, "a", kX, LockTable::OrWait::kTry).is_held ||
+              events(two).at(0).kind == Kind::kHeld);
+}
+
 TEST_F(Client, ReplaysToARestartedServer) {
   const auto a = acquire(one, "a");
   events(one);
