@@ -91,29 +91,14 @@ int run_as_lctl(int argc, char** argv) {
   }
 }
 
-int run_command(int argc, char** argv, const GrpcCommands& grpc) {
+int run_command(int argc, char** argv, AddCommands add_commands) {
   if (argc > 0 && is_lctl(argv[0])) return run_as_lctl(argc, argv);
   CLI::App weir("I/O flow control for shared storage", "weir");
   weir.set_version_flag("--version", "weir " WEIR_VERSION, "Print the version and exit");
   weir.set_help_flag("-h,--help", "Print this help and exit");
   weir.require_subcommand(1);
   int status = 0;
-  const auto add_or_list = [&](auto* add, const char* name, const char* help) {
-    add == nullptr ? void(weir.add_subcommand(name, help)) : add(weir, status);
-  };
-  add_alloc(weir, status);
-  add_bench(weir, status);
-  add_limit(weir, status);
-  add_or_list(grpc.add_lock, "lock", kLockHelp);
-  (grpc.add_lustre == nullptr ? add_lustre : grpc.add_lustre)(weir, status);
-  add_or_list(grpc.add_nfs, "nfs", kNfsHelp);
-  add_rules(weir, status);
-  add_or_list(grpc.add_serve, "serve", kServeHelp);
-  add_sim(weir, status);
-  add_remote_commands(weir, status);
-  add_cluster(weir, status);
-  add_top(weir, status);
-  add_lctl(weir, status);
+  add_commands(weir, status);
   weir.footer(kFooter);  // last: subcommands inherit the footer that is set when they are added
   if (argc > 1 && std::string_view(argv[1]) == "complete") {
     return run_complete(weir, std::vector<std::string>(argv + 2, argv + argc));
@@ -140,27 +125,46 @@ int run_command(int argc, char** argv, const GrpcCommands& grpc) {
   return status;
 }
 
-}  // namespace
-
-namespace {
-
 // Where an option ends and its value begins.
 std::size_t word_end(std::string_view word) { return std::min(word.find('='), word.size()); }
+
+bool uses_grpc(std::string_view command) {
+  return command == "lock" || command == "nfs" || command == "serve";
+}
 
 }  // namespace
 
 bool speaks_grpc(int argc, char** argv) {
   if (argc < 2 || is_lctl(argv[0])) return false;
   const std::string_view command(argv[1]);
+  if (command == "complete") {
+    const int first = argc > 2 && std::string_view(argv[2]) == "--" ? 3 : 2;
+    return argc > first && (uses_grpc(argv[first]) || std::string_view(argv[first]) == "lustre");
+  }
   const bool joins =
       command == "lustre" && std::any_of(argv + 2, argv + argc, [](const char* word) {
         return std::string_view(word).substr(0, word_end(word)) == "--cluster";
       });
-  return joins || command == "lock" || command == "nfs" || command == "serve" ||
-         command == "complete";  // it lists the options of all commands
+  return joins || uses_grpc(command);
 }
 
-int run(int argc, char** argv, const GrpcCommands& grpc) {
+void add_listed(CLI::App& weir, int& status) {
+  add_alloc(weir, status);
+  add_bench(weir, status);
+  add_limit(weir, status);
+  weir.add_subcommand("lock", kLockHelp);
+  add_lustre(weir, status);
+  weir.add_subcommand("nfs", kNfsHelp);
+  add_rules(weir, status);
+  weir.add_subcommand("serve", kServeHelp);
+  add_sim(weir, status);
+  add_remote_commands(weir, status);
+  add_cluster(weir, status);
+  add_top(weir, status);
+  add_lctl(weir, status);
+}
+
+int run(int argc, char** argv, AddCommands add_commands) {
   auto added = serve::add_protocol(nbd::protocol(), serve::Standard::kYes);
   if (added) added = serve::add_protocol(nbd::extended_protocol());
   if (!added) {
@@ -168,7 +172,7 @@ int run(int argc, char** argv, const GrpcCommands& grpc) {
     return static_cast<int>(Exit::kSoftware);
   }
   try {
-    return run_command(argc, argv, grpc);
+    return run_command(argc, argv, add_commands);
   } catch (const std::exception& error) {  // out of memory, or a bug
     print_error("weir: {}\n", error.what());
     return static_cast<int>(Exit::kSoftware);

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All subcommands of weir on one command line: the whole program except main(), so that other
-// programs can be built from it (weir/serve_main.h). If it is called lctl, it behaves as weir lctl.
+// The subcommands of weir, in two programs that share one command line. Commands that use gRPC are
+// in a separate library and program, because it takes 10 ms to load: the program weir lists them,
+// and executes the other one, which contains nothing else, to run them.
 //
-//   return run_all(argc, argv);
-//
-// Commands that use gRPC are in a separate library, because it takes 10 ms to load: a program
-// without them lists them, and executes another program to run them.
+//   return run(argc, argv, add_listed);      main.cc; as lctl it behaves as weir lctl
+//   return run_grpc(argc, argv);             main_grpc.cc, and other programs (weir/serve_main.h)
 #pragma once
 
 namespace CLI {
@@ -22,21 +21,17 @@ inline constexpr const char* kServeHelp =
 inline constexpr const char* kNfsHelp =
     "Limit and share an NFS server between users: a gateway in front of it";
 
-// Functions that add them to the command line.
-struct GrpcCommands {
-  void (*add_lock)(CLI::App& weir, int& status);
-  void (*add_serve)(CLI::App& weir, int& status);
-  void (*add_nfs)(CLI::App& weir, int& status);
-  void (*add_lustre)(CLI::App& weir, int& status);  // with --cluster
-};
-inline constexpr GrpcCommands kOnlyListed = {nullptr, nullptr, nullptr, nullptr};
-
-// Whether these arguments call one of them.
+// Whether these arguments call one of them, or complete such a command line.
 bool speaks_grpc(int argc, char** argv);
 
+// Adds commands to the command line; they set the exit status.
+using AddCommands = void (*)(CLI::App& weir, int& status);
+// All commands; those that use gRPC are only listed.
+void add_listed(CLI::App& weir, int& status);
+
 // Returns the exit status. Does not throw.
-int run(int argc, char** argv, const GrpcCommands& grpc);
-// Including gRPC.
-int run_all(int argc, char** argv);
+int run(int argc, char** argv, AddCommands add_commands);
+// With the commands that use gRPC, and no others.
+int run_grpc(int argc, char** argv);
 
 }  // namespace weir::app

@@ -41,5 +41,5 @@ int become_grpc_program(char** argv) {
 
 int main(int argc, char** argv) {
   using namespace weir::app;
-  return speaks_grpc(argc, argv) ? become_grpc_program(argv) : run(argc, argv, kOnlyListed);
+  return speaks_grpc(argc, argv) ? become_grpc_program(argv) : run(argc, argv, add_listed);
 }

@@ -31,7 +31,9 @@ NFS_CORE_PARAM {{
   Protocols = 3,4; NFS_Port = {nfs}; MNT_Port = {mount};
   Enable_NLM = false; Enable_RQUOTA = false;
 }}
-NFSv4 {{ Grace_Period = 1; Lease_Lifetime = {lease}; RecoveryRoot = {folder}/state; Graceless = true; }}
+NFSv4 {{
+  Grace_Period = 1; Lease_Lifetime = {lease}; RecoveryRoot = {folder}/state; Graceless = true;
+}}
 EXPORT {{
   Export_Id = 7; Path = {folder}/export; Pseudo = /export; Access_Type = RW; Squash = none;
   SecType = sys; Protocols = 3,4; PrivilegedPort = {privileged}; FSAL {{ Name = VFS; }}

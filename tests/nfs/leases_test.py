@@ -29,7 +29,8 @@ class Leases(unittest.TestCase):
         cls.nfs = cls.enterClassContext(ganesha.Ganesha(lease=LEASE))
         cls.folder = cls.enterClassContext(tempfile.TemporaryDirectory())
         lock = pathlib.Path(cls.folder) / "lock"
-        subprocess.run(["g++", "-static", "-x", "c", "-", "-o", lock], input=LOCK.encode(), check=True)
+        subprocess.run(["g++", "-static", "-x", "c", "-", "-o", lock], input=LOCK.encode(),
+                       check=True)
         cls.guest = cls.enterClassContext(linux.Linux(cls.folder, linux.CLIENT, [lock]))
         cls.guest.run("mkdir -p /etc; echo user:x:1000:1000::/:/bin/sh > /etc/passwd;"
                       "echo user:x:1000: > /etc/group")

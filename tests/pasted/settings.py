@@ -12,7 +12,14 @@ NOT_RUN = {
     "weir nfs check": "needs an NFS server; tests/nfs/check_test.py runs it",
     "examples/notebook/": "tests/sim/notebook_test.py runs them with a small comparison",
     "weir sim lock-volume": "takes a minute; tests/sim/locks_test.py runs the scenario",
+    "weir sim cluster-limit --policy slices --servers 1000":
+        "needs what bench/epochs.py measures; tests/sim/report_test.py runs smaller ones",
+    "weir lustre run --cluster": "needs etcd; tests/lustre/limit_test.py runs it",
+    "weir lustre limit": "needs a driver in a cluster; tests/lustre/limit_test.py runs it",
 }
+
+# Pages whose commands are one script with functions and loops, and the test that runs them.
+TESTED_AS_A_WHOLE = {"docs/runbook-cluster.md": "tests/cluster/runbook_test.py"}
 
 # Run beside the shell, as in another terminal.
 SERVER = re.compile(r"(\./dev run|weir nfs|weir serve)\b(?!.*--check-config)", re.DOTALL)

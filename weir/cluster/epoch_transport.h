@@ -52,8 +52,9 @@ class EpochTransport {
     SliceTerms terms = {};
     // Time limit for the first message of a stream; a peer that sends none is not a member.
     Nanoseconds hello_time = std::chrono::seconds{10};
-    // Members that are served directly; larger clusters form a tree.
-    std::size_t fanout = EpochTree::kFanout;
+    // Members that are served directly; larger clusters form a tree. By default none do: with real
+    // streams a round may stop for as long as a relay is new (docs/design/epochs.md).
+    std::size_t fanout = kEpochMembersMax;
   };
   struct LinkState {
     bool is_joined = false;

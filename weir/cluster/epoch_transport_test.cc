@@ -3,10 +3,7 @@
 // Streams over loopback, with valid peers and with peers that violate the protocol.
 #include "weir/cluster/epoch_transport.h"
 
-#include <algorithm>
 #include <future>
-#include <map>
-#include <memory>
 #include <mutex>
 
 #include <fmt/format.h>
@@ -27,14 +24,13 @@ constexpr auto kStuck = seconds{60};
 class Node {
  public:
   explicit Node(const std::string& name, std::uint64_t incarnation = 1,
-                Nanoseconds hello_time = seconds{10}, std::size_t fanout = EpochTree::kFanout) {
+                Nanoseconds hello_time = seconds{10}) {
     auto made = EpochTransport::create(
         {.name = name,
          .incarnation = incarnation,
          .listen = "127.0.0.1:0",
          .tls_directory = {},
-         .hello_time = hello_time,
-         .fanout = fanout},
+         .hello_time = hello_time},
         {.received =
              [this](std::uint32_t term, const std::string& course, EpochMessage message) {
                const std::lock_guard lock(mutex_);
@@ -224,115 +220,6 @@ TEST_F(EpochTransportTest, WhoDoesNotLeadSendsMembersAway) {
   leader.transport().lead(kTerm + 1, EpochTransport::Before::kSomebody, kNever);
   member.transport().follow(kTerm + 1, leader.address());
   EXPECT_TRUE(member.wait_joined());
-}
-
-// ---- a tree ----
-
-// The leader a serves two directly: b and c. The relay of d is b, and of e it is c.
-struct EpochTransportTreeTest : ::testing::Test {
-  EpochTransportTreeTest() {
-    for (const char* const name : {"a", "b", "c", "d", "e"}) {
-      nodes[name] = std::make_unique<Node>(name, 1, seconds{10}, 2);
-    }
-    nodes["a"]->transport().lead(kTerm, EpochTransport::Before::kNobody, kNever);
-    for (const auto& [name, node] : nodes) {
-      node->transport().follow(kTerm, nodes["a"]->address());
-      EXPECT_TRUE(node->wait_joined()) << name;
-    }
-  }
-  // All signal, again until all are answered, as EpochMember does.
-  void round() {
-    ++serial;
-    for (int attempt = 0; attempt < 600 && !unanswered().empty(); ++attempt) {
-      for (Node* const node : unanswered()) {
-        node->transport().send(kTerm, {},
-                               Ready{.epoch = kFirstEpoch,
-                                     .serial = serial,
-                                     .timeout = seconds{2},
-                                     .data = {},
-                                     .claim = SliceMember(SliceTerms{}).claim(host::now())});
-      }
-      for (Node* const node : unanswered()) {
-        std::unique_lock lock(node->mutex_);
-        node->changed_.wait_for(lock, std::chrono::milliseconds{100},
-                                [&] { return is_answered(*node); });
-      }
-    }
-    EXPECT_TRUE(unanswered().empty());
-  }
-  bool is_answered(const Node& node) const {
-    return std::any_of(node.received_.begin(), node.received_.end(), [&](const auto& message) {
-      const auto* const start = std::get_if<Start>(&message);
-      return start != nullptr && start->serial == serial;
-    });
-  }
-  std::vector<Node*> unanswered() {
-    std::vector<Node*> all;
-    for (const auto& [name, node] : nodes) {
-      const std::lock_guard lock(node->mutex_);
-      if (!is_answered(*node)) all.push_back(node.get());
-    }
-    return all;
-  }
-  std::uint64_t bundles() {
-    std::promise<EpochTransport::Description> described;
-    nodes["a"]->transport().describe(
-        [&](EpochTransport::Description it) { described.set_value(std::move(it)); });
-    const auto description = described.get_future().get();
-    return description.leader ? description.leader->bundles : 0;
-  }
-  // Rounds until relays have carried messages; how long their streams take is unknown.
-  void rounds_by_relays() {
-    const std::uint64_t before = bundles();
-    for (int i = 0; i < 600 && bundles() == before; ++i) round();
-    EXPECT_GT(bundles(), before);
-  }
-
-  static constexpr std::uint32_t kTerm = 5;
-  std::map<std::string, std::unique_ptr<Node>> nodes;
-  std::uint64_t serial = 0;
-};
-
-TEST_F(EpochTransportTreeTest, RelaysCarryTheMessagesOfTheMembersBelowThem) {
-  rounds_by_relays();
-  const std::uint64_t before = bundles();
-  for (int i = 0; i < 10; ++i) round();
-  EXPECT_GT(bundles(), before);
-}
-
-TEST_F(EpochTransportTreeTest, RoundsGoOnWhenRelaysDieTogether) {
-  rounds_by_relays();
-  nodes.erase("b");
-  nodes.erase("c");
-  for (int i = 0; i < 3; ++i) round();
-}
-
-TEST_F(EpochTransportTreeTest, AnotherLeaderMakesAnotherTree) {
-  rounds_by_relays();
-  nodes["a"]->transport().stop_leading();
-  nodes["e"]->transport().lead(kTerm + 1, EpochTransport::Before::kNobody, kNever);
-  for (const auto& [name, node] : nodes) {
-    node->transport().follow(kTerm + 1, nodes["e"]->address());
-  }
-  EXPECT_TRUE(nodes["b"]->wait([](const Node& it) { return it.state_.leader == "e"; }));
-}
-
-TEST_F(EpochTransportTreeTest, WhoIsNoMemberIsNotCarried) {
-  const std::string relay = nodes["b"]->address();
-  const auto status_for = [&](const std::vector<Frame>& frames) {
-    return EpochTransportTest::status_of(*nodes["b"], frames);
-  };
-  Frame hello = EpochTransportTest::hello("x");
-  hello.mutable_hello()->set_member(99);
-  hello.mutable_hello()->set_term(kTerm + 1);
-  EXPECT_EQ(status_for({hello}).error_code(), grpc::StatusCode::UNAVAILABLE) << "another leader";
-  hello.mutable_hello()->set_term(kTerm);
-  EXPECT_EQ(status_for({hello, EpochTransportTest::bytes("garbage")}).error_code(),
-            grpc::StatusCode::INVALID_ARGUMENT);
-  Frame bundle;
-  bundle.set_bundle("garbage");
-  EXPECT_EQ(status_for({hello, bundle}).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
-  round();
 }
 
 TEST(EpochTransport, ServersThatSeekCountThoseThatReachThem) {

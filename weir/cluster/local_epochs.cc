@@ -33,7 +33,7 @@ namespace {
 
 // Letters from the leader; one that does not fit is dropped, as on a lossy network.
 constexpr std::size_t kLettersMax = 4096;
-constexpr int kBacklog = 16;
+constexpr int kBacklog = 128;  // all schedulers of a machine may start together
 constexpr mode_t kSocketMode = 0660;
 
 sockaddr_un address_of(const std::string& path) {

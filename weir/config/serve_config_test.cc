@@ -879,6 +879,8 @@ TEST(ServeConfig, ReadsTheTreeOfSharesOfAService) {
   const ServeOptions plain = parsed("[shares]\ntree = ['uid', 'jobid']\n");
   ASSERT_EQ(plain.services.size(), 1U) << "the default service";
   EXPECT_EQ(plain.services[0].shares.levels, (std::vector<FieldSet>{{Field::kUid}}));
+  EXPECT_TRUE(parsed("[shares]\ntree = ['jobid']\n").services[0].shares.levels.empty())
+      << "one level is no tree";
 }
 
 TEST(ServeConfig, RefusesTreesOfSharesThatCannotBe) {
@@ -896,9 +898,6 @@ TEST(ServeConfig, RefusesTreesOfSharesThatCannotBe) {
   EXPECT_EQ(refused_tree("tree = ['uid']\n"),
             "f:2:8: shares: tree: tree 'uid': does not end with the jobs; write jobid as the last "
             "level");
-  EXPECT_EQ(refused_tree("tree = ['jobid']\n"),
-            "f:2:8: shares: tree: tree 'jobid': has no level above the jobs; such as "
-            "projid,uid,jobid");
   EXPECT_EQ(refused_tree("tree = ['rule', 'jobid']\n"),
             "f:2:8: shares: tree: tree 'rule,jobid': has the level rule, which shares of a server "
             "do not support; use weight= and reserve= of the rules instead");

@@ -50,7 +50,6 @@ Result<std::vector<FieldSet>> parse_tree_levels(std::string_view text) {
     }
     above.push_back(field);
   }
-  if (above.empty()) return refuse("has no level above the jobs", "such as projid,uid,jobid");
   return above;
 }
 

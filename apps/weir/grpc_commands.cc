@@ -9,12 +9,13 @@
 
 namespace weir {
 
-int app::run_all(int argc, char** argv) {
-  return run(argc, argv,
-             {.add_lock = add_lock,
-              .add_serve = add_serve,
-              .add_nfs = add_nfs,
-              .add_lustre = add_lustre_with_cluster});
+int app::run_grpc(int argc, char** argv) {
+  return run(argc, argv, [](CLI::App& weir, int& status) {
+    add_lock(weir, status);
+    add_lustre_with_cluster(weir, status);
+    add_nfs(weir, status);
+    add_serve(weir, status);
+  });
 }
 
 int serve_main(int argc, char** argv) {
@@ -22,7 +23,7 @@ int serve_main(int argc, char** argv) {
   std::vector<char*> arguments(argv, argv + argc);
   arguments.insert(arguments.begin() + (argc > 0 ? 1 : 0), serve.data());
   arguments.push_back(nullptr);
-  return app::run_all(static_cast<int>(arguments.size()) - 1, arguments.data());
+  return app::run_grpc(static_cast<int>(arguments.size()) - 1, arguments.data());
 }
 
 }  // namespace weir
