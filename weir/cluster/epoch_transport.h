@@ -34,7 +34,7 @@
 #include "weir/base/time.h"
 #include "weir/cluster/cluster_leader.h"
 #include "weir/cluster/connections.h"
-#include "weir/coordinate/epoch_tree.h"
+#include "weir/coordinate/epoch.h"
 #include "weir/coordinate/message.h"
 #include "weir/coordinate/slices.h"
 
