@@ -67,7 +67,7 @@ Result<lock::LockStats> ask_stats(const lock::ConnectOptions& options) {
   bool has_standby = false;
   const auto done = ask(options, [&](wire::Locks::Stub& stub, grpc::ClientContext& context) {
     wire::StatsReply answer;
-    const grpc::Status status = stub.Stats(&context, wire::StatsRequest{}, &answer);
+    grpc::Status status = stub.Stats(&context, wire::StatsRequest{}, &answer);
     if (!status.ok()) return status;
     reply = std::move(answer);
     has_standby = reply.role() == wire::STANDBY;

@@ -67,6 +67,7 @@ void a_round_at_the_leader(benchmark::State& state) {
       bundles[tree.parent_of(id).value_or(id)].push_back({id, {}, members[id]->signal(now)});
     }
     std::vector<std::pair<MemberId, EpochBytes>> received;
+    received.reserve(bundles.size());
     for (const auto& [relay, bundle] : bundles) received.emplace_back(relay, pack_bundle(bundle));
     state.ResumeTiming();
     for (const auto& [relay, bytes] : received) {

@@ -10,7 +10,7 @@
 //
 // A Start is confirmed by the next Ready, or by Taken if that is not sent within kConfirmWithin,
 // which is before the leader would repeat it. The time until a Ready is repeated doubles with every
-// repetition, and is at least four times what the last answer took, up to half of the timeout: a
+// repetition and is at least four times what the last answer took, up to half of the timeout: a
 // busy leader must not get more messages because it is busy.
 //
 // The callback is called at most max(timeout, the last known timeout of the round) + grace after

@@ -150,8 +150,7 @@ Result<void> JobLimits::apply_rules(std::span<const RuleChange> changes, Instant
   if (auto checked = check_rules(changes); !checked) return checked;
   accrue(now);
   for (const RuleChange& change : changes) {
-    const auto applied = rules_.apply(*command_of(change));
-    if (!applied) return applied;
+    if (auto applied = rules_.apply(*command_of(change)); !applied) return applied;
   }
   classify_again();
   return {};
