@@ -20,9 +20,8 @@
 namespace weir::cluster {
 namespace {
 
-// Messages of a member are at most 80 ms apart (EpochMember), and all report their number before
-// slices are granted. Meanwhile nothing is granted, which is a gap for their clients.
-constexpr int kHearingPart = 5;            // of a lease
+// Enough for all members to report their number before slices are granted.
+constexpr int kHearingPart = 16;           // of a lease
 constexpr std::size_t kSlicesShown = 100;  // of a member
 
 std::string_view word_of(Partition partition) {

@@ -268,9 +268,9 @@ TEST_F(ClusterLeaderTest, ALeaderAfterAnotherHearsNobodyUntilOldSlicesHaveNearly
   Peer peer(100 * kMilli);
   peer.call(now);
   const EpochBytes ready = encode(peer.member.take_outgoing().at(0));
-  ASSERT_TRUE(next.receive(id, "", ready, now + milliseconds{319}));
+  ASSERT_TRUE(next.receive(id, "", ready, now + milliseconds{370}));
   EXPECT_TRUE(next.take_outgoing().empty());
-  ASSERT_TRUE(next.receive(id, "", ready, now + milliseconds{320}));
+  ASSERT_TRUE(next.receive(id, "", ready, now + milliseconds{375}));
   EXPECT_EQ(next.take_outgoing().size(), 1U);
 }
 

@@ -25,8 +25,10 @@ void EpochMember::next_epoch(std::int64_t current, EpochBytes data, EpochCallbac
               .claim = {}};
   if (options_.payload != nullptr) ready.claim = options_.payload->claim(now);
   const Nanoseconds patience = std::max(options_.timeout, told_timeout_) + options_.grace;
-  const Nanoseconds resend =
-      std::max(options_.resend, std::min(4 * answer_time_, options_.timeout / 2));
+  Nanoseconds resend = options_.resend;
+  if (options_.back_off == Options::BackOff::kYes) {
+    resend = std::max(resend, std::min(4 * answer_time_, options_.timeout / 2));
+  }
   owed_.reset();  // this message confirms it
   out_.emplace_back(ready);
   call_ = Call{std::move(ready), std::move(callback), now, resend, now + resend, now + patience};
@@ -81,7 +83,7 @@ void EpochMember::tick(Instant now) {
   if (!call_) return;
   if (call_->give_up_at <= now) return finish(-ETIMEDOUT, {}, now);
   if (call_->resend_at > now) return;
-  call_->resend_after *= 2;
+  if (options_.back_off == Options::BackOff::kYes) call_->resend_after *= 2;
   call_->resend_at = now + call_->resend_after;
   out_.emplace_back(call_->ready);
 }

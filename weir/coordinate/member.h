@@ -9,9 +9,10 @@
 //                                              '---> nothing -> callback(-ETIMEDOUT)
 //
 // A Start is confirmed by the next Ready, or by Taken if that is not sent within kConfirmWithin,
-// which is before the leader would repeat it. The time until a Ready is repeated doubles with every
-// repetition and is at least four times what the last answer took, up to half of the timeout: a
-// busy leader must not get more messages because it is busy.
+// which is before the leader would repeat it. With BackOff::kYes, for large clusters, the time
+// until a Ready is repeated doubles with every repetition, and is at least four times what the last
+// answer took, up to half of the timeout: a busy leader must not get more messages because it is
+// busy.
 //
 // The callback is called at most max(timeout, the last known timeout of the round) + grace after
 // the call. After an error the scheduler continues alone and calls again with kFirstEpoch.
@@ -40,6 +41,9 @@ class EpochMember final : public EpochHandler {
     Nanoseconds timeout = std::chrono::milliseconds{100};  // a slower member is evicted
     Nanoseconds grace = std::chrono::milliseconds{50};     // for message delays
     Nanoseconds resend = std::chrono::milliseconds{20};
+    // Whether repetitions become rarer. In small clusters a message that is repeated late delays a
+    // round, which leaves servers without slices after the leader has died.
+    enum class BackOff : std::uint8_t { kNo, kYes } back_off = BackOff::kNo;
     std::uint64_t first_serial = 1;         // larger than any serial that this member used before
     EpochSwab swab = {};                    // for opaque data
     MemberRoundPayload* payload = nullptr;  // outlives the member

@@ -84,8 +84,8 @@ TEST(EpochMember, WithoutAnotherCallAStartIsConfirmedBeforeItIsRepeated) {
 }
 
 // A leader that is slow for a moment is not sent more because of that.
-TEST(EpochMember, RepeatsLessOftenTheLongerItWaits) {
-  Caller caller;
+TEST(EpochMember, RepeatsLessOftenTheLongerItWaitsIfToldSo) {
+  Caller caller({.back_off = EpochMember::Options::BackOff::kYes});
   caller.call(kFirstEpoch, 0);
   const std::uint64_t serial = caller.sent_serial();
   std::vector<std::int64_t> sent;
