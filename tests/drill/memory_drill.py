@@ -27,6 +27,8 @@ CONNECTIONS = 600
 CONNECTION = 64 * KIB     # bytes of a connection in addition to payload
 CLASSES = 1024            # --classes
 CLASS = 4 * KIB           # of a class and its job
+JOBS = 8192               # jobs whose counters are kept after they have ended
+JOB = 512                 # bytes of such counters
 RULES = 100
 LOCKS = 20
 WARM = 3                  # cycles until classes and jobs have reached their bounds
@@ -37,7 +39,8 @@ HISTORY = 16 * MIB        # the usage of the last two hours, at most
 GROWTH = 3 * MIB
 KEPT = 64 * MIB           # buffers that the server keeps, at most
 PAYLOADS = tuple(4 * KIB << power for power in range(7))
-BOUND = "resident memory stays within --memory, 64 KiB for a connection and 4 KiB for a class"
+BOUND = ("resident memory stays within --memory, 64 KiB for a connection, 4 KiB for a class and "
+         "512 bytes for a job that has ended")
 GROWS = "memory does not grow with time"
 BACK = "memory is given back when connections, classes, jobs and locks have gone"
 
@@ -140,7 +143,8 @@ def run(drill):
                            f"{kept / MIB:.1f} MiB of it buffers, {history / MIB:.1f} MiB history")
         for job in server.get("/v1/jobs"):
             drill.holds(BACK, False, f"the size of {job['job']} is still there")
-        bound = MEMORY + CONNECTIONS * CONNECTION + CLASSES * CLASS
+        permanent = CLASSES * CLASS + min(JOBS, CONNECTIONS * len(after)) * JOB
+        bound = MEMORY + CONNECTIONS * CONNECTION + permanent
         drill.figure("cycles", len(after))
         drill.figure("connections and jobs", f"{CONNECTIONS * len(after):,}")
         drill.figure("rules and job sizes", f"{2 * RULES * len(after):,}")
@@ -156,4 +160,4 @@ def run(drill):
         drill.at_most(BOUND, "history of the last two hours", max(histories) / MIB,
                       HISTORY / MIB, "MiB")
         drill.at_most(BACK, "of it without buffers and history",
-                      (others[-1] - base) / MIB, (16 * MIB + CLASSES * CLASS) / MIB, "MiB")
+                      (others[-1] - base) / MIB, (16 * MIB + permanent) / MIB, "MiB")
