@@ -107,6 +107,16 @@ std::optional<Share> Controller::share_of(const JobId& job) const {
   return found == holders_.end() ? std::nullopt : found->second.enforced;
 }
 
+std::optional<JobId> Controller::visit_shares(
+    const JobId& from, std::size_t count,
+    const std::function<void(const JobId&, const Share&)>& visit) const {
+  for (auto holder = holders_.lower_bound(from); holder != holders_.end(); ++holder) {
+    if (count-- == 0) return holder->first;
+    if (holder->second.enforced) visit(holder->first, *holder->second.enforced);
+  }
+  return std::nullopt;
+}
+
 // ---- one period ----
 
 void Controller::observe(const JobSample& sample) {

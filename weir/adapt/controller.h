@@ -36,6 +36,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -133,6 +134,13 @@ class Controller {
   const std::optional<Error>& last_error() const { return last_error_; }
   // The share of a job as last enforced; none if it has none or its state is uncertain.
   std::optional<Share> share_of(const JobId& job) const;
+  // Visits shares as last enforced in the order of jobs, from one on, `count` of them; returns the
+  // job to continue from; none at the end.
+  std::optional<JobId> visit_shares(
+      const JobId& from, std::size_t count,
+      const std::function<void(const JobId&, const Share&)>& visit) const;
+  // Records of jobs that have one, at the end of the last period.
+  const std::vector<JobRecord>& records() const { return report_.records; }
 
   State state() const;
   // Call before the first decision; nodes that were set stay. On failure nothing changes.

@@ -99,6 +99,28 @@ TEST(Controller, SharesTheTargetOutByNodes) {
   EXPECT_EQ(world.controller.share_of(job_b), world.server.shares[job_b]);
 }
 
+TEST(Controller, SharesAreVisitedInPieces) {
+  World world;
+  world.decide({wants(job_a, 100), wants(job_b, 100), wants(job_c, 100)});
+  std::string seen;
+  const auto visit = [&](const JobId& job, const Share& share) {
+    seen += job.text();
+    EXPECT_EQ(share, world.server.shares[job]);
+  };
+  const auto next = world.controller.visit_shares(JobId(), 2, visit);
+  EXPECT_EQ(seen, "ab");
+  ASSERT_EQ(next, job_c);
+  EXPECT_EQ(world.controller.visit_shares(*next, 2, visit), std::nullopt);
+  EXPECT_EQ(seen, "abc");
+  // A share whose state is uncertain is none.
+  world.server.fails_from = 0;
+  ASSERT_TRUE(world.controller.set_nodes(job_b, 4));
+  world.decide({wants(job_a, 100), wants(job_b, 100), wants(job_c, 100)});
+  seen.clear();
+  EXPECT_EQ(world.controller.visit_shares(JobId(), 9, visit), std::nullopt);
+  EXPECT_EQ(seen, "");
+}
+
 TEST(Controller, AShareThatDidNotChangeIsNotWrittenAgain) {
   World world;
   world.decide({wants(job_a, 100), wants(job_b, 100)});

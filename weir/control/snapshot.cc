@@ -166,13 +166,6 @@ void add_nodes_above(const Target& target, const JobId& job, ServiceSnapshot& sh
   }
 }
 
-bool has_record(const Target& target, const JobId& job) {
-  const Controller* const controller = target.controller();
-  const Ledger::Account* const account =
-      controller == nullptr ? nullptr : controller->account_of(job);
-  return account != nullptr && account->record != 0;
-}
-
 std::string_view name_of(Heads heads) {
   return heads == Heads::kBoth ? "both" : heads == Heads::kRegular ? "reg" : "hp";
 }
@@ -340,15 +333,21 @@ void begin_target(const Target& target, const serve::Service* service, ServiceSn
   if (service->groups != nullptr) shot.groups = groups_shot(*service->groups, target);
 }
 
-// Adds the weight of a job's share, if it was active lately: no other job holds one.
-void add_weight(const Controller& controller, const JobStats::Entry& entry, Instant now,
-                ServiceSnapshot& shot) {
-  constexpr Nanoseconds kShareMax = std::chrono::seconds{10};
-  if (!shot.share_weights || now - entry.last_seen > kShareMax) return;
-  const auto share = controller.share_of(entry.job);
-  if (!share) return;
-  shot.share_weights->sum += share->nodes;
-  if (++shot.share_weights->jobs > ServiceSnapshot::kWeighedJobsMax) shot.share_weights.reset();
+// The jobs with the largest records of each sign.
+std::vector<JobId> largest_records(const Controller* controller, std::size_t count) {
+  std::vector<JobId> jobs;
+  if (controller == nullptr) return jobs;
+  std::vector<const JobRecord*> records;
+  for (const JobRecord& one : controller->records()) records.push_back(&one);
+  const auto add = [&](auto is_larger) {
+    const std::size_t kept = std::min(count, records.size());
+    std::partial_sort(records.begin(), records.begin() + static_cast<std::ptrdiff_t>(kept),
+                      records.end(), is_larger);
+    for (std::size_t i = 0; i < kept; ++i) jobs.push_back(records[i]->job);
+  };
+  add([](const JobRecord* a, const JobRecord* b) { return a->record > b->record; });
+  add([](const JobRecord* a, const JobRecord* b) { return a->record < b->record; });
+  return jobs;
 }
 
 }  // namespace
@@ -441,6 +440,14 @@ ClassQuery::ClassQuery(std::string name) : name_(std::move(name)) {
   }
 }
 
+std::vector<JobId> ClassQuery::jobs() const {
+  std::vector<JobId> jobs;
+  for (const auto& job : {whole_, rest_}) {
+    if (job) jobs.push_back(*job);
+  }
+  return jobs;
+}
+
 bool ClassQuery::may_be(const ClassView& view) const {
   if (view.rule.by().empty()) return true;  // one for each rule: it may be the class of a job
   return is_named(view.rule, view.key, view.is_overflow);
@@ -512,14 +519,22 @@ bool SnapshotTaker::step_target(const Target& target, const serve::Service* serv
       part_ = Part::kClasses;
       return false;
     case Part::kClasses:
-      if (step_classes(target, shot, now)) part_ = Part::kJobs;
+      if (!step_classes(target, shot, now)) return false;
+      if (query_) add_sought_jobs(target, shot);
+      part_ = query_ ? Part::kWeights : Part::kJobs;
       return false;
     case Part::kJobs:
-      return step_jobs(target, shot, now);
+      if (step_jobs(target, shot)) part_ = Part::kTimes;
+      return false;
     case Part::kTimes:
+      return step_times(target.stats(), shot);
+    case Part::kWeights:
       break;
   }
-  return step_times(target.stats(), shot);
+  if (!step_weights(target, shot, now)) return false;
+  from_ = JobId();
+  part_ = Part::kHead;
+  return true;
 }
 
 // The key of a wait has all fields that its rules can use.
@@ -565,21 +580,44 @@ bool SnapshotTaker::step_classes(const Target& target, ServiceSnapshot& shot, In
   return !next;
 }
 
-bool SnapshotTaker::step_jobs(const Target& target, ServiceSnapshot& shot, Instant now) {
+bool SnapshotTaker::step_jobs(const Target& target, ServiceSnapshot& shot) {
   const JobStats& stats = target.stats();
-  const Controller* const controller = query_ ? target.controller() : nullptr;
-  const std::size_t end = std::min(at_ + (query_ ? kSeekStep : kStep), stats.size());
-  for (; at_ < end; ++at_) {
-    const JobStats::Entry& entry = stats.entry(at_);
-    if (controller != nullptr) add_weight(*controller, entry, now, shot);
-    if (query_ && !query_->is_job(entry.job) && !has_record(target, entry.job)) continue;
-    shot.jobs.push_back(job_shot(target, entry));
-    if (query_ && query_->is_job(entry.job)) add_nodes_above(target, entry.job, shot);
-  }
+  const std::size_t end = std::min(at_ + kStep, stats.size());
+  for (; at_ < end; ++at_) shot.jobs.push_back(job_shot(target, stats.entry(at_)));
   if (at_ < stats.size()) return false;
   at_ = 0;
-  part_ = query_ ? Part::kHead : Part::kTimes;
-  return query_.has_value();
+  return true;
+}
+
+void SnapshotTaker::add_sought_jobs(const Target& target, ServiceSnapshot& shot) const {
+  std::vector<JobId> jobs = query_->jobs();
+  for (const JobId& job : jobs) add_nodes_above(target, job, shot);
+  for (JobId& job : largest_records(target.controller(), kRecordsMax))
+    jobs.push_back(std::move(job));
+  std::sort(jobs.begin(), jobs.end());
+  jobs.erase(std::unique(jobs.begin(), jobs.end()), jobs.end());
+  for (const JobId& job : jobs) {
+    if (const JobStats::Entry* const entry = target.stats().find(job)) {
+      shot.jobs.push_back(job_shot(target, *entry));
+    }
+  }
+}
+
+// Adds up the weights of the shares of jobs that were active lately. In a tree, those of siblings
+// count.
+bool SnapshotTaker::step_weights(const Target& target, ServiceSnapshot& shot, Instant now) {
+  constexpr Nanoseconds kShareMax = std::chrono::seconds{10};
+  const Controller* const controller = target.controller();
+  if (controller == nullptr || shot.tree) return true;
+  const auto add = [&](const JobId& job, const Share& share) {
+    const JobStats::Entry* const entry = shot.share_weights ? target.stats().find(job) : nullptr;
+    if (entry == nullptr || now - entry->last_seen > kShareMax) return;
+    shot.share_weights->sum += share.nodes;
+    if (++shot.share_weights->jobs > ServiceSnapshot::kWeighedJobsMax) shot.share_weights.reset();
+  };
+  const auto next = controller->visit_shares(from_, kSeekStep, add);
+  from_ = next.value_or(JobId());
+  return !next || !shot.share_weights;
 }
 
 bool SnapshotTaker::step_times(const JobStats& stats, ServiceSnapshot& shot) {

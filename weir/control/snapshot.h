@@ -263,8 +263,8 @@ struct Snapshot {
   std::string_view io;  // "io_uring" or "epoll"
   std::vector<serve::Server::LoopStatus> loops;
   std::uint32_t connections = 0;
-  std::uint64_t memory_used = 0;  // bytes that connections hold
-  std::uint64_t memory_kept = 0;  // of free buffers
+  std::uint64_t memory_used = 0;     // bytes that connections hold
+  std::uint64_t memory_kept = 0;     // of free buffers
   std::uint64_t memory_history = 0;  // of the usage of the last two hours
   std::uint64_t memory_limit = 0;
   std::uint64_t log_dropped = 0;  // lines that could not be written
@@ -290,6 +290,8 @@ class ClassQuery {
   // Whether requests with this key, under rules as in LayerRules, may be in it.
   bool concerns(const Attributes& key, const std::array<const Rule*, kLayers>& rules) const;
   bool is_job(const JobId& job) const { return job == whole_ || job == rest_; }
+  // Jobs of this name.
+  std::vector<JobId> jobs() const;
 
  private:
   bool is_named(const Rule& rule, const Attributes& key, bool is_overflow) const;
@@ -305,6 +307,8 @@ class SnapshotTaker {
   // Classes or jobs visited in one step; more if hardly any are copied.
   static constexpr std::size_t kStep = 1024;
   static constexpr std::size_t kSeekStep = 4096;
+  // Jobs with the largest records of each sign, with a query.
+  static constexpr std::size_t kRecordsMax = 16;
   // Histograms added up in one step.
   static constexpr std::size_t kTimesStep = 128;
 
@@ -325,15 +329,19 @@ class SnapshotTaker {
                    Instant now);
   void add_wait_rules(const Target& target, ServiceSnapshot& shot);
   bool step_classes(const Target& target, ServiceSnapshot& shot, Instant now);
-  bool step_jobs(const Target& target, ServiceSnapshot& shot, Instant now);
+  bool step_jobs(const Target& target, ServiceSnapshot& shot);
+  // Of jobs, only the sought ones and those with the largest records.
+  void add_sought_jobs(const Target& target, ServiceSnapshot& shot) const;
+  bool step_weights(const Target& target, ServiceSnapshot& shot, Instant now);
   bool step_times(const JobStats& stats, ServiceSnapshot& shot);
 
   std::optional<ClassQuery> query_;
   Snapshot shot_;
   bool has_begun_ = false;
   std::size_t service_ = 0;
-  enum class Part : std::uint8_t { kHead, kClasses, kJobs, kTimes } part_ = Part::kHead;
+  enum class Part : std::uint8_t { kHead, kClasses, kJobs, kTimes, kWeights } part_ = Part::kHead;
   std::size_t at_ = 0;
+  JobId from_;  // whose share is next
   // By rule: the keys of classes in which the requests of the sought one are too.
   std::map<std::string, std::unordered_set<Attributes>, std::less<>> companions_;
   // Of the jobs with histograms: the sum of their waits, and the index.
