@@ -6,6 +6,8 @@
 //
 //   owner.call(function)      runs it on the thread
 //   owner.ask(function)       the same, and waits for its result
+//
+// Exposes gRPC types, so it is private to this module and not installed.
 #pragma once
 
 #include <cstdint>

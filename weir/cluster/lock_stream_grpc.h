@@ -3,6 +3,8 @@
 // The stream of one client of the lock service, and who is at its other end. gRPC calls a stream in
 // its own threads, where it decodes a batch and only writes letters; all else is done by the
 // owner's thread (lock_owner_grpc.h), to which the stream belongs until its last letter.
+//
+// Exposes gRPC types, so it is private to this module and not installed.
 #pragma once
 
 #include <cstdint>

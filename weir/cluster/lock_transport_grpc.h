@@ -2,6 +2,8 @@
 //
 // The gRPC server of a LockService: streams of clients, lists and statistics, with or without TLS.
 // It makes the streams, and passes calls to the owner's thread.
+//
+// Exposes gRPC types, so it is private to this module and not installed.
 #pragma once
 
 #include <memory>

@@ -3,6 +3,8 @@
 // Values that several tables of the configuration file have: names, texts, ranges of addresses, the
 // service of an export. Each function reads one key; what is wrong goes to table.mistakes(), with
 // its line and column, and reading goes on, so that all errors are reported at once.
+//
+// Private to this module: serve_config.h is the way in.
 #pragma once
 
 #include <algorithm>
