@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // For tests of the configuration file: a text with every key of most tables, one for the keys of
-// [[nfs]] and one for those of [[shares]]; and the two things that are done with a text: read it,
-// or list what is wrong with it.
+// [[nfs]] and one for those of [[shares]]; and what is done with a text: read it, list what is
+// wrong with it, or tell what becomes wrong when one part of the first text is replaced.
+//
+//   EXPECT_EQ(refused("slots = 8", "slots = 0"), "f:37:9: service 'fast': slots must be ...");
 #pragma once
 
 #include <string>
