@@ -13,6 +13,7 @@
 #include "weir/config/serve_config.h"
 #include "weir/config/tables/tables.h"
 #include "weir/config/tables/values.h"
+#include "weir/schedule/policy_kinds.h"
 #include "weir/target/nrs_text.h"
 #include "weir/target/target.h"
 
@@ -54,8 +55,9 @@ class RuleTrial {
         auto& list = lists_.at(static_cast<std::size_t>(head));
         if (!list) {
           return fail(std::errc::invalid_argument, {},
-                      head == Head::kRegular ? "tbf does not run for regular requests"
-                                             : "tbf does not run for high-priority requests",
+                      policies_with_rules() + (head == Head::kRegular
+                                                   ? " does not run for regular requests"
+                                                   : " does not run for high-priority requests"),
                       "write reg or hp before the command");
         }
         const auto done = applies ? list->apply(*command) : list->check(*command);
@@ -103,7 +105,7 @@ void read_rules(const TomlTable& table, const ServeOptions& options,
     ++number;
     if (!trial.has_rules()) {
       table.refuse("rules", fmt::format("have no effect under {}", quote(service.policy)),
-                   "rules require the policy tbf");
+                   "rules require the policy " + policies_with_rules());
       return;
     }
     auto rule = trial.apply(with_plain_rates(item.text));
