@@ -230,4 +230,18 @@ std::vector<std::string> UsageHistory::busiest(std::string_view service, Resolut
   return names;
 }
 
+std::size_t UsageHistory::memory() const {
+  std::size_t sum = 0;
+  const auto add = [&](const Series& one) {
+    sum += kSeriesOwn + one.fine.memory() + one.coarse.memory();
+  };
+  for (const auto& one : services_) {
+    add(one->total);
+    sum += sizeof(Service);
+  }
+  for (const auto& one : series_) add(*one);
+  for (const Mark& one : marks_) sum += sizeof(Mark) + one.text.size();
+  return sum;
+}
+
 }  // namespace weir

@@ -101,7 +101,14 @@ class StepRing {
   std::array<std::unique_ptr<Piece>, kPieces> pieces_{};
 
  public:
-  static constexpr std::size_t kMemoryMax = kPieces * (sizeof(Piece) + 16);  // with malloc's
+  static constexpr std::size_t kPieceBytes = sizeof(Piece) + 16;  // with malloc's
+  static constexpr std::size_t kMemoryMax = kPieces * kPieceBytes;
+
+  std::size_t memory() const {
+    return kPieceBytes * static_cast<std::size_t>(
+                             std::count_if(pieces_.begin(), pieces_.end(),
+                                           [](const auto& piece) { return piece != nullptr; }));
+  }
 };
 
 class UsageHistory {
@@ -153,6 +160,7 @@ class UsageHistory {
   std::optional<UsageSums> last_second(std::string_view service, std::string_view name) const;
   const std::deque<Mark>& marks() const { return marks_; }
   std::size_t size() const { return series_.size(); }
+  std::size_t memory() const;  // bytes, at most kMemoryMax
 
  private:
   struct Service;
@@ -171,9 +179,9 @@ class UsageHistory {
     absl::flat_hash_map<std::string_view, Series*> classes = {};  // views of Series::name
   };
   static constexpr std::size_t kIndexEntry = 64;  // bytes in the index, at its lowest load
-  static constexpr std::size_t kSeriesBytes = sizeof(Series) + kNameMax + kIndexEntry +
-                                              StepRing<kFineSteps>::kMemoryMax +
-                                              StepRing<kCoarseSteps>::kMemoryMax;
+  static constexpr std::size_t kSeriesOwn = sizeof(Series) + kNameMax + kIndexEntry;
+  static constexpr std::size_t kSeriesBytes =
+      kSeriesOwn + StepRing<kFineSteps>::kMemoryMax + StepRing<kCoarseSteps>::kMemoryMax;
   static_assert((kSeriesMax + kServicesMax) * kSeriesBytes + kServicesMax * sizeof(Service) +
                     kMarksMax * (sizeof(Mark) + kMarkMax) <=
                 kMemoryMax);

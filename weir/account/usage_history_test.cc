@@ -172,6 +172,30 @@ TEST(UsageHistory, AClassWithoutDelaysForTwoHoursGivesWay) {
   EXPECT_EQ(view(history, Resolution::kSeconds, {"idle"}).classes.size(), 0);
 }
 
+TEST(UsageHistory, CountsItsMemory) {
+  UsageHistory history;
+  EXPECT_EQ(history.memory(), 0);
+  history.begin(at(0));
+  history.total("s", {});
+  history.add("s", "c", {});
+  const std::size_t empty = history.memory();
+  EXPECT_GT(empty, 2 * 256);
+  history.begin(at(1));
+  history.add("s", "c", {7, 0, 0});
+  const std::size_t piece = (history.memory() - empty) / 2;
+  EXPECT_GE(piece, 32 * sizeof(UsageStep)) << "one of seconds, one of quarters of a minute";
+  for (int second = 2; second < 7200; ++second) {
+    history.begin(at(second));
+    history.total("s", {static_cast<std::uint64_t>(second), 0, 0});
+    for (int i = 0; i < 3; ++i) {
+      history.add("s", "c" + std::to_string(i), {static_cast<std::uint64_t>(second), 0, 0});
+    }
+  }
+  const std::size_t whole = history.memory();
+  EXPECT_LE(whole, UsageHistory::kMemoryMax / 256) << "four lines and one that was used once";
+  EXPECT_GT(whole, 4 * 25 * piece) << "all pieces of four lines";
+}
+
 TEST(UsageHistory, TheBusiestInEachSense) {
   UsageHistory history;
   for (std::uint64_t i = 0; i <= 2; ++i) {

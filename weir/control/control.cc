@@ -863,6 +863,7 @@ void HttpControl::take_snapshot() {
     if (!shot) return hand_out(tl::unexpected(shot.error()), UINT64_MAX);
     shot_ = std::move(*shot);
     if (locks_ != nullptr) shot_->locks = locks_->view();
+    shot_->memory_history = usage_.memory();
     shot_at_ = Clock::now();
     has_rates_ = false;
     if (shot_at_ < classes_read_at_ + ClassRates::kWindowMax) add_rates();

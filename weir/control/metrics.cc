@@ -87,6 +87,8 @@ void add_server(std::string& page, const Snapshot& shot) {
       shot.memory_used);
   one("weir_memory_kept_bytes", "gauge", "Memory of free buffers kept for later requests.",
       shot.memory_kept);
+  one("weir_memory_history_bytes", "gauge", "Memory of the usage of the last two hours.",
+      shot.memory_history);
   one("weir_memory_limit_bytes", "gauge", "Memory limit of all connections.", shot.memory_limit);
   one("weir_memory_waits_total", "counter", "Number of times a connection waited for memory.",
       shot.counters.memory_waits);

@@ -265,6 +265,7 @@ struct Snapshot {
   std::uint32_t connections = 0;
   std::uint64_t memory_used = 0;  // bytes that connections hold
   std::uint64_t memory_kept = 0;  // of free buffers
+  std::uint64_t memory_history = 0;  // of the usage of the last two hours
   std::uint64_t memory_limit = 0;
   std::uint64_t log_dropped = 0;  // lines that could not be written
   std::vector<serve::ProtocolCount> protocols;
