@@ -123,24 +123,28 @@ def end_under_valgrind(server, path):
         time.sleep(0.02)
 
 
-def instructions(folder, policy, count):
+def instructions(folder, policy, count, weir=WEIR, depth=32):
     """Instructions of the server in user space from start to exit with so many reads, counted by
-    callgrind. One loop and no control thread, for the reason above."""
+    callgrind. One loop and no control thread, for the reason above; a version without loops has
+    one. Reads are of random data: all of a hole is compared."""
     path = pathlib.Path(folder, "s")
     path.unlink(missing_ok=True)
     uri = f"nbd+unix:///a?socket={path}"
+    known = subprocess.run([weir, "serve", "--help"], capture_output=True, text=True, check=True)
+    one_loop = ["--threads", "1"] if "--threads" in known.stdout else []
+    fio_command = ["fio", "--name=x", "--ioengine=nbd", f"--uri={uri}", "--thread", "--size=4M"]
     with subprocess.Popen(
             ["valgrind", "--trace-children=yes", "--tool=callgrind",
-             "--callgrind-out-file=/dev/null", WEIR, "serve", "--threads", "1", "--control", "none",
-             "--listen", f"unix:{path}", "--export", "a=memory:64MiB", *policy],
+             "--callgrind-out-file=/dev/null", weir, "serve", *one_loop, "--control", "none",
+             "--listen", f"unix:{path}", "--export", "a=memory:4MiB", *policy],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as server:
         try:
             wait_for(uri, server)
-            subprocess.run(
-                ["fio", "--name=x", "--ioengine=nbd", f"--uri={uri}", "--thread", "--norandommap",
-                 "--rw=randread", "--bs=4k", "--size=64M", "--iodepth=32",
-                 f"--io_size={count * 4}k"],
-                capture_output=True, check=True)
+            subprocess.run([*fio_command, "--rw=write", "--bs=1M", "--refill_buffers"],
+                           capture_output=True, check=True)
+            subprocess.run([*fio_command, "--norandommap", "--rw=randread", "--bs=4k",
+                            f"--iodepth={depth}", f"--io_size={count * 4}k"],
+                           capture_output=True, check=True)
         finally:
             end_under_valgrind(server, path)
         log = server.stderr.read()

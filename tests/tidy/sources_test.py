@@ -195,7 +195,8 @@ RULE_EDGES = {
     "apps/weir/rules.cc": "weir rules",
     "apps/weir/serve.cc": "the command line",
     "weir/cluster/shared_rule.cc": "etcd",
-    "weir/config/serve_config.cc": "the configuration file",
+    "weir/config/tables/lock.cc": "the configuration file: rules of the lock service",
+    "weir/config/tables/service.cc": "the configuration file: rules of a service",
     "weir/control/change.cc": "the journal, lctl",
     "weir/control/change_request.cc": "HTTP",
     "weir/control/change_trial.cc": "patterns of lctl that name rules and other parameters",
@@ -333,6 +334,22 @@ def policy_insides(tree):
                 yield f"{file}:{number}: {found[1]} is for weir/schedule and weir/target"
 
 
+# Where any policy runs, also one that a program has registered.
+POLICY_NEUTRAL = ("weir/schedule/gate.h", "weir/schedule/gate.cc", "weir/schedule/policy.h",
+                  "weir/config/tables/service.cc", "weir/target/target.h", "weir/target/target.cc")
+
+
+def named_policies(tree):
+    """The Gate and its users know policies by what they can do, not by name."""
+    for name in POLICY_NEUTRAL:
+        file = pathlib.PurePath(name)
+        if file not in tree.files:
+            continue
+        for number, line in enumerate(tree.text(file).splitlines(), 1):
+            if found := re.search(r"\b(fifo|crrn|tbf|Fifo|Crrn|Tbf)\w*", line.split("//")[0]):
+                yield f"{file}:{number}: names the policy {found[0]} (policy_kinds.h)"
+
+
 def modules_of_programs(tree):
     """Commands link only modules that they include."""
     file = pathlib.PurePath("apps/weir/CMakeLists.txt")
@@ -445,6 +462,9 @@ class Rules(unittest.TestCase):
     def test_policies_are_used_through_a_target(self):
         self.keeps(policy_insides)
 
+    def test_the_gate_names_no_policy(self):
+        self.keeps(named_policies)
+
     def test_commands_link_what_they_use(self):
         self.keeps(modules_of_programs)
 
@@ -530,6 +550,11 @@ class Bites(unittest.TestCase):
                    "apps/weir/serve.cc: reads no rule text", "weir/serve/a.cc:1: parse_rule(",
                    "weir/serve/a.cc:2: .read_rule(", "weir/serve/a.cc:4: vector<std::string> more",
                    "weir/serve/a.cc:5: span<const std::string> rules")
+
+    def test_named_policies(self):
+        text = '// tbf\nfail("tbf does not run");\nTbfPolicy policy;\nx = policies_with_rules();\n'
+        self.finds(named_policies, {"weir/schedule/gate.cc": text, "weir/schedule/tbf.cc": text},
+                   "weir/schedule/gate.cc:2", "weir/schedule/gate.cc:3")
 
     def test_policy_insides(self):
         text = ('#include "weir/schedule/gate.h"\n#include "weir/schedule/tbf.h"\n'

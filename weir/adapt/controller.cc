@@ -160,7 +160,7 @@ void Controller::adopt() {
   for (const JobId& job : *held) {
     if (holders_.contains(job)) continue;
     const Share unknown{.rate = std::nullopt, .depth = {}, .nodes = nodes_of(job)};
-    holder_of(job, unknown).idle = kIdleForEver;
+    hold(holders_.lower_bound(job), job, unknown)->second.idle = kIdleForEver;
   }
 }
 
@@ -268,10 +268,10 @@ void Controller::enforce(Instant now) {
       let_idle(holder, now);
       continue;
     }
-    Holder& owner = holder_of(active->job, share_for(*active));
-    owner.idle = 0;
-    write(active->job, owner, now);
-    holder = std::next(holders_.find(active->job));
+    holder = hold(holder, active->job, share_for(*active));
+    holder->second.idle = 0;
+    write(active->job, holder->second, now);
+    ++holder;
     ++active;
   }
   if (tree_ == nullptr) return;
@@ -326,12 +326,16 @@ void Controller::note_failure(const Error& error) {
   last_error_ = error;
 }
 
-Controller::Holder& Controller::holder_of(const JobId& job, const Share& wanted) {
-  const auto [found, is_new] = holders_.try_emplace(job, Holder{.wanted = wanted});
-  Holder& holder = found->second;
-  nodes_held_ += wanted.nodes - (is_new ? 0 : holder.wanted.nodes);
-  holder.wanted = wanted;
-  return holder;
+// The holder of the job, a new one if necessary. REQUIRES: `at` is the first that is not before it.
+Controller::Holders::iterator Controller::hold(Holders::iterator at, const JobId& job,
+                                               const Share& wanted) {
+  nodes_held_ += wanted.nodes;
+  if (at == holders_.end() || at->first != job) {
+    return holders_.try_emplace(at, job, Holder{.wanted = wanted});
+  }
+  nodes_held_ -= at->second.wanted.nodes;
+  at->second.wanted = wanted;
+  return at;
 }
 
 void Controller::erase(Holders::iterator& holder) {
@@ -356,7 +360,7 @@ void Controller::first_request(const JobId& job, Instant now, std::optional<std:
   const std::uint64_t nodes = weight.value_or(use_nodes_of(job, now));
   const Share share = tree_ != nullptr ? tree_->newcomer(job, nodes, capacity_)
                                        : newcomer_share(capacity_, nodes, nodes_held_, options_);
-  write(job, holder_of(job, share), now);
+  write(job, hold(holders_.lower_bound(job), job, share)->second, now);
 }
 
 void Controller::suspend(std::string reason, Instant now) {

@@ -167,7 +167,7 @@ class Controller {
   void write(const JobId& job, Holder& holder, Instant now);
   bool drop(const JobId& job, Holder& holder, Instant now);
   void note_failure(const Error& error);
-  Holder& holder_of(const JobId& job, const Share& wanted);
+  Holders::iterator hold(Holders::iterator at, const JobId& job, const Share& wanted);
   void erase(Holders::iterator& holder);
 
   ControllerOptions options_;

@@ -7,15 +7,15 @@ namespace {
 constexpr std::size_t kTextWords = sizeof(JobId) / sizeof(std::uint64_t);
 static_assert(sizeof(ExportName) == sizeof(JobId));
 
-constexpr std::array<std::uint32_t Attributes::*, kFields> kIds = {nullptr,
-                                                                   nullptr,
-                                                                   &Attributes::opcode,
-                                                                   &Attributes::uid,
-                                                                   &Attributes::gid,
-                                                                   &Attributes::projid,
-                                                                   &Attributes::nodemap,
-                                                                   nullptr,
-                                                                   nullptr};
+// Calls visit(pointer to member) for each of these fields that is a number, in the order of Field.
+template <class Visit>
+void each_number(FieldSet fields, Visit visit) {
+  if (fields.has(Field::kOpcode)) visit(&Attributes::opcode);
+  if (fields.has(Field::kUid)) visit(&Attributes::uid);
+  if (fields.has(Field::kGid)) visit(&Attributes::gid);
+  if (fields.has(Field::kProjid)) visit(&Attributes::projid);
+  if (fields.has(Field::kNodemap)) visit(&Attributes::nodemap);
+}
 
 }  // namespace
 
@@ -33,10 +33,7 @@ PackedKey::PackedKey(const Attributes& attributes, FieldSet fields) {
                       static_cast<std::uint64_t>(nid.net) << 8 |
                       static_cast<std::uint64_t>(nid.family);
   }
-  for (std::size_t i = 0; i < kFields; ++i) {
-    if (kIds[i] == nullptr || !fields.has(static_cast<Field>(i))) continue;
-    words_[size_++] = attributes.*kIds[i];
-  }
+  each_number(fields, [&](auto number) { words_[size_++] = attributes.*number; });
   if (fields.has(Field::kExport)) {
     std::memcpy(&words_[size_], &attributes.export_name, sizeof(ExportName));
     size_ += kTextWords;
@@ -58,10 +55,8 @@ Attributes PackedKey::unpack(FieldSet fields, const std::uint64_t* words) {
     attributes.nid.family = static_cast<AddressFamily>(*words & 0xFF);
     ++words;
   }
-  for (std::size_t i = 0; i < kFields; ++i) {
-    if (kIds[i] == nullptr || !fields.has(static_cast<Field>(i))) continue;
-    attributes.*kIds[i] = static_cast<std::uint32_t>(*words++);
-  }
+  each_number(fields,
+              [&](auto number) { attributes.*number = static_cast<std::uint32_t>(*words++); });
   if (fields.has(Field::kExport)) {
     std::memcpy(static_cast<void*>(&attributes.export_name), words, sizeof(ExportName));
   }

@@ -30,4 +30,7 @@ std::string bandwidth_words(std::uint64_t bytes);
 // "5.47 MB"
 std::string size_words(std::uint64_t bytes);
 
+// A word that a shell passes on as it is.
+std::string shell_word(const std::string& word);
+
 }  // namespace weir::control

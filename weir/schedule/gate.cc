@@ -437,9 +437,10 @@ Result<FieldSet> Gate::type_for(const RuleOutline& outline) const {
                       policies_with_rules()));
     }
     if (!type.empty() && type != engine->type()) {
-      return fail(std::errc::invalid_argument, "rule",
-                  "the types of tbf differ between regular and high-priority requests",
-                  "write reg or hp before the command");
+      return fail(
+          std::errc::invalid_argument, "rule",
+          policies_with_rules() + " has other fields for regular than for high-priority requests",
+          "write reg or hp before the command");
     }
     type = engine->type();
   }

@@ -226,6 +226,18 @@ TEST(Gate, AnUnknownPolicyChangesNothing) {
   EXPECT_EQ(&bench.gate.policy_in_force(Head::kRegular), running);
 }
 
+TEST(Gate, ARuleForBothHeadsNeedsTheSameFieldsOnBoth) {
+  Bench bench;
+  ASSERT_TRUE(bench.gate.start_policy("tbf", "jobid", Heads::kRegular));
+  ASSERT_TRUE(bench.gate.start_policy("tbf", "nid", Heads::kHigh));
+  const auto read = bench.gate.read_rule("start a rate=5");
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().message(),
+            "rule: tbf has other fields for regular than for high-priority requests; write reg or "
+            "hp before the command");
+  EXPECT_TRUE(bench.gate.read_rule("reg start a jobid={x} rate=5"));
+}
+
 TEST(Gate, TheSamePolicyGoesOnAsItIs) {
   Bench bench;
   ASSERT_TRUE(bench.gate.start_policy("crrn", "", Heads::kRegular));
