@@ -219,7 +219,7 @@ class Transport final : public EpochTransport, private Epochs::CallbackService {
   Instant join_at_ = kNever;
   Nanoseconds retry_ = kRetryMin;
   int tries_ = 0;
-  Instant unheard_since_ = kNever;  // a message has been unanswered since then
+  Instant unheard_until_ = kNever;  // a message is unanswered; then the stream is given up
   std::string why_ = "no leader is known";
   bool is_refused_ = false;
   std::string link_leader_;
@@ -318,8 +318,8 @@ void Transport::work() {
   relay_.tick(now);
   greeter_->tick(now);
   count_connections(now);
-  if (now - ClusterLeader::kSilence >= unheard_since_ && link_ != nullptr) {
-    unheard_since_ = kNever;
+  if (now >= unheard_until_ && link_ != nullptr) {
+    unheard_until_ = kNever;
     link_->close();
   }
   if (now >= join_at_) join();
@@ -327,8 +327,7 @@ void Transport::work() {
 
 Instant Transport::wakes_at() const {
   Instant at = std::min({join_at_, hello_by_, relay_.next_wake()});
-  if (unheard_since_ != kNever) at = std::min(at, unheard_since_ + ClusterLeader::kSilence);
-  at = std::min(at, greeter_->next_wake());
+  at = std::min({at, unheard_until_, greeter_->next_wake()});
   return leader_ ? std::min(at, leader_->next_wake()) : at;
 }
 
@@ -492,7 +491,7 @@ void Transport::start_following(std::uint32_t term, const std::string& address) 
   if (link_ != nullptr) link_->close();
   link_ = nullptr;
   relay_.left();
-  unheard_since_ = kNever;
+  unheard_until_ = kNever;
   term_ = term;
   is_refused_ = false;
   tries_ = 0;
@@ -546,7 +545,7 @@ Hello Transport::hello() const {
 }
 
 void Transport::link_frame(const Frame& frame) {
-  unheard_since_ = kNever;
+  unheard_until_ = kNever;
   if (!link_->is_joined) {
     if (!frame.has_hello()) return link_->close();
     link_->is_joined = true;
@@ -577,7 +576,7 @@ void Transport::link_frame(const Frame& frame) {
 
 // From the leader, or from it by a relay.
 void Transport::heard(const std::string& course, EpochMessage message) {
-  unheard_since_ = kNever;
+  unheard_until_ = kNever;
   listener_.received(term_, course, std::move(message));
 }
 
@@ -585,7 +584,7 @@ void Transport::link_ended(LinkStream& link, const grpc::Status& status) {
   if (&link != link_) return;
   link_ = nullptr;
   relay_.left();
-  unheard_since_ = kNever;
+  unheard_until_ = kNever;
   is_refused_ = is_refusal(status.error_code());
   const std::string reason = printable_error(status.error_message());
   why_ = is_refused_ ? reason : fmt::format("the leader at {}: {}", address_, reason);
@@ -607,8 +606,9 @@ void Transport::pass_on(std::uint32_t term, const std::string& course,
   if (!relay_.send(course, message, host::now())) {
     link_->send(frame_of_bytes(course, encode(message)));
   }
-  if (std::holds_alternative<Ready>(message) && unheard_since_ == kNever) {
-    unheard_since_ = host::now();
+  if (const auto* const ready = std::get_if<Ready>(&message)) {
+    const Nanoseconds patience = ready->timeout + ClusterLeader::kSilence;
+    unheard_until_ = std::min(unheard_until_, host::now() + patience);
   }
 }
 
