@@ -302,22 +302,23 @@ class Caller {
 // The leader a serves two directly: b and c. The relay of d is b, and of e it is c.
 struct EpochTransportTreeTest : ::testing::Test {
   EpochTransportTreeTest() {
-    for (const char* const name : {"a", "b", "c", "d", "e"}) {
-      nodes[name] = std::make_unique<Node>(name, 1, seconds{10}, 2);
-    }
+    for (const char* const name : {"a", "b", "c", "d", "e"}) add(name);
     nodes["a"]->transport().lead(kTerm, EpochTransport::Before::kNobody, kNever);
     follow(kTerm, "a");
   }
-  // All join this leader, in the order of their names, and call for epochs.
+  void add(const std::string& name) {
+    nodes[name] = std::make_unique<Node>(name, 1, seconds{10}, 2);
+  }
+  // Joins this leader, and calls for epochs.
+  void join(const std::string& name, std::uint32_t term, const std::string& leader) {
+    Node& node = *nodes[name];
+    node.transport().follow(term, nodes[leader]->address());
+    EXPECT_TRUE(node.wait([&](const Node& it) { return it.state_.leader == leader; })) << name;
+    callers[name] = std::make_unique<Caller>(node, term);
+  }
   void follow(std::uint32_t term, const std::string& leader) {
     callers.clear();
-    for (const auto& [name, node] : nodes) {
-      node->transport().follow(term, nodes[leader]->address());
-      EXPECT_TRUE(node->wait([&](const Node& it) { return it.state_.leader == leader; })) << name;
-    }
-    for (const auto& [name, node] : nodes) {
-      callers[name] = std::make_unique<Caller>(*node, term);
-    }
+    for (const auto& [name, node] : nodes) join(name, term, leader);
   }
   void die(const std::string& name) {
     callers.erase(name);
@@ -359,10 +360,10 @@ TEST_F(EpochTransportTreeTest, RoundsGoOnWhenRelaysDieTogether) {
   rounds_of_all(10);
 }
 
-// e becomes the relay of what is left, and later dies too.
+// By the member that came last, f, and then by e.
 TEST_F(EpochTransportTreeTest, ARelayThatDiesIsReplaced) {
-  nodes["f"] = std::make_unique<Node>("f", 1, seconds{10}, 2);
-  follow(kTerm, "a");
+  add("f");
+  join("f", kTerm, "a");
   rounds_by_relays();
   die("b");
   rounds_by_relays();
