@@ -23,6 +23,7 @@
 #include "weir/cluster/printable_error.h"
 #include "weir/cluster/relay_role_grpc.h"
 #include "weir/host/clock.h"
+#include "weir/host/entry_lock.h"
 
 namespace weir::cluster {
 namespace {
@@ -69,7 +70,7 @@ bool is_refusal(grpc::StatusCode code) {
 
 // ---- the service ----
 
-// Everything except these calls runs in its thread.
+// Everything except these calls runs in its thread, or in a thread of gRPC while it waits.
 class Transport final : public EpochTransport, private Epochs::CallbackService {
  public:
   Transport(const Options& options, Listener listener, host::Fd wake_fd)
@@ -152,6 +153,9 @@ class Transport final : public EpochTransport, private Epochs::CallbackService {
 
   // ---- in its thread ----
   void run();
+  bool read_at_once(PeerStream& stream);
+  bool read_at_once(LinkStream& link, const Frame& frame);
+  void wake_earlier() ABSL_EXCLUSIVE_LOCKS_REQUIRED(turn_);
   void begin_end();
   bool is_over() const;
   void work();
@@ -195,7 +199,10 @@ class Transport final : public EpochTransport, private Epochs::CallbackService {
   std::thread thread_;
   std::atomic<std::size_t> connected_ = 1;
 
-  // All members below belong to the thread.
+  // Whoever holds it works on the members below: the thread, or a thread of gRPC that has read a
+  // frame of a stream that is among them. Only the thread may free channels.
+  host::EntryLock turn_;
+  Instant wakes_by_ ABSL_GUARDED_BY(turn_) = kNever;  // the thread, if nothing happens
   bool is_ending_ = false;
   bool is_leaving_ = false;  // no stream is accepted any more
 
@@ -241,19 +248,22 @@ Result<void> Transport::open() {
   if (!credentials) return tl::unexpected(credentials.error());
   credentials_ = *std::move(credentials);
   peer_events_ = {
+      .at_once = [this](PeerStream& stream) { return read_at_once(stream); },
       .came = [this](PeerStream& stream) { peer_came(stream); },
       .frame = [this](PeerStream& stream, const Frame& frame) { peer_frame(stream, frame); },
       .ended = [this](PeerStream& stream) { peer_ended(stream); },
       .over = [this](PeerStream& stream) { remove(peers_, stream); }};
-  link_events_ = {.frame =
-                      [this](LinkStream& link, const Frame& frame) {
-                        if (&link == link_) link_frame(frame);
-                      },
-                  .ended =
-                      [this](LinkStream& link, const grpc::Status& status) {
-                        link_ended(link, status);
-                        remove(links_, link);
-                      }};
+  link_events_ = {
+      .at_once = [this](LinkStream& link, const Frame& frame) { return read_at_once(link, frame); },
+      .frame =
+          [this](LinkStream& link, const Frame& frame) {
+            if (&link == link_) link_frame(frame);
+          },
+      .ended =
+          [this](LinkStream& link, const grpc::Status& status) {
+            link_ended(link, status);
+            remove(links_, link);
+          }};
   Greeting own;
   own.set_name(options_.name);
   own.set_incarnation(options_.incarnation);
@@ -295,10 +305,15 @@ void Transport::begin_end() {
 }
 
 void Transport::run() {
-  while (!is_leaving_ || !is_over()) {
-    letters_.wait(is_ending_ ? kNever : wakes_at());
+  Instant at = host::now();
+  for (bool is_done = false; !is_done;) {
+    letters_.wait(at);
+    turn_.lock();
     for (const std::function<void()>& letter : letters_.take()) letter();
     if (!is_ending_) work();
+    at = wakes_by_ = is_ending_ ? kNever : wakes_at();
+    is_done = is_leaving_ && is_over();
+    turn_.unlock();
   }
   for (const std::function<void()>& letter : letters_.close()) letter();
 }
@@ -329,6 +344,40 @@ Instant Transport::wakes_at() const {
   Instant at = std::min({join_at_, hello_by_, relay_.next_wake()});
   at = std::min({at, unheard_until_, greeter_->next_wake()});
   return leader_ ? std::min(at, leader_->next_wake()) : at;
+}
+
+// ---- in gRPC's threads ----
+
+// A frame of a member, as a letter otherwise: then nobody waits for the thread, and its members'
+// answers are sent from here.
+bool Transport::read_at_once(PeerStream& stream) {
+  if (!turn_.try_lock()) return false;
+  const bool is_known = !is_ending_ && (stream.member != 0 || stream.child != 0);
+  if (is_known) {
+    stream.read_done(true);
+    if (leader_) hand_out();
+    relay_.tick(host::now());
+    wake_earlier();
+  }
+  turn_.unlock();
+  return is_known;
+}
+
+// Only answers: whatever else a leader sends may open or close streams.
+bool Transport::read_at_once(LinkStream& link, const Frame& frame) {
+  if (!turn_.try_lock()) return false;
+  const bool is_answer = !is_ending_ && &link == link_ && link.is_joined &&
+                         (frame.has_message() || frame.has_bundle());
+  if (is_answer) link.read_done(true);
+  turn_.unlock();
+  return is_answer;
+}
+
+// The thread sleeps until wakes_by_.
+void Transport::wake_earlier() {
+  if (wakes_at() >= wakes_by_) return;
+  wakes_by_ = wakes_at();
+  (void)put([] {});
 }
 
 // ---- a leader's part ----
