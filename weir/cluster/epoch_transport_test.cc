@@ -124,17 +124,15 @@ struct EpochTransportTest : ::testing::Test {
     return frame;
   }
   // A whole round of one member, to show that the transport still works.
-  void expect_a_round(Node& node, std::uint64_t serial, const std::string& course = "") {
+  void expect_a_round(Node& node, std::uint64_t serial, const std::string& course = "",
+                      Nanoseconds timeout = std::chrono::milliseconds{100}) {
     std::size_t before = 0;
     {
       const std::lock_guard lock(node.mutex_);
       before = node.received_.size();
     }
-    Ready ready{.epoch = kFirstEpoch,
-                .serial = serial,
-                .timeout = std::chrono::milliseconds{100},
-                .data = {},
-                .claim = {}};
+    Ready ready{
+        .epoch = kFirstEpoch, .serial = serial, .timeout = timeout, .data = {}, .claim = {}};
     if (course.empty()) ready.claim = SliceMember(SliceTerms{}).claim(host::now());
     node.transport().send(kTerm, course, std::move(ready));
     EXPECT_TRUE(node.wait([&](const Node& it) { return it.received_.size() > before; }));
@@ -395,6 +393,16 @@ TEST_F(EpochTransportTreeTest, WhoIsNoMemberIsNotCarried) {
   bundle.set_bundle("garbage");
   EXPECT_EQ(status_for({hello, bundle}).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   rounds_of_all(1);
+}
+
+// The round waits for a, which does not signal again, for longer than a peer may be silent.
+TEST_F(EpochTransportTest, AStreamIsKeptWhileTheRoundWaitsForAnotherMember) {
+  Node member("b");
+  for (Node* const node : {&leader, &member}) {
+    node->transport().follow(kTerm, leader.address());
+    ASSERT_TRUE(node->wait_joined());
+    expect_a_round(*node, 1, "", ClusterLeader::kSilence + std::chrono::milliseconds{200});
+  }
 }
 
 TEST(EpochTransport, ServersThatSeekCountThoseThatReachThem) {
