@@ -117,10 +117,11 @@ def measure_real(arguments):
             load.move(arguments.seconds * 2, 2)
             end = time.monotonic()
             used = len(load.completions(begin, end)) / (LIMIT * (end - begin))
-            most = max(load.most(5, begin, end) / (5 * LIMIT), 0)
+            most = load.most(5, begin, end) / (5 * LIMIT)
             leader = cluster.members[cluster.leader()].status()["at_leader"]
-    print(f"32 servers: {used * 100:.2f} % of the limit used, at most {most * 100:.2f} % in any 5 s, "
-          f"evictions {leader['evictions']}, rounds take {leader['round_median_ns'] / 1e3:.0f} us")
+    print(f"32 servers: {used * 100:.2f} % of the limit used, at most {most * 100:.2f} % in any "
+          f"5 s, evictions {leader['evictions']}, rounds take "
+          f"{leader['round_median_ns'] / 1e3:.0f} us")
 
 
 def main():
