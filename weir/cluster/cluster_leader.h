@@ -72,7 +72,7 @@ class ClusterLeader {
     std::uint64_t incarnation = 0;
     std::uint32_t term = 0;
     Partition partition = Partition::kSafe;
-    std::string address;  // empty: it does not take part in a tree
+    std::string address = {};  // empty: it does not take part in a tree
   };
   struct Welcome {
     MemberId id = 0;

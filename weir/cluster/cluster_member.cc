@@ -164,6 +164,7 @@ Result<void> ClusterMember::sync_rule(const SharedRule& rule, Instant now) {
 std::vector<std::string> ClusterMember::sync_rules(const std::vector<SharedRule>& rules,
                                                    std::uint32_t members, Instant now) {
   slices_.expect_members(members);
+  member_.expect_members(members);
   rules_ = rules;
   return put_in_force(now);
 }

@@ -20,35 +20,24 @@ void PeerStream::read_done(bool is_ok) {
   if (!is_finishing_) StartRead(&incoming_);
 }
 
-void PeerStream::written(bool is_ok) {
-  outgoing_.end();
-  if (is_finishing_) return finish_now();
-  if (is_ok) write();
-}
-
-void PeerStream::write() {
-  const Frame* const next = outgoing_.next();
-  if (next == nullptr || is_finishing_) return;
-  outgoing_.begin();
-  StartWrite(next);
+void PeerStream::OnWriteDone(bool is_ok) {
+  const auto [is_stopped, next] = outgoing_.written(is_ok);
+  if (is_stopped) return Finish(last_words_);
+  if (next != nullptr) StartWrite(next);
 }
 
 void PeerStream::send(Frame frame) {
   if (is_finishing_) return;
-  if (outgoing_.push(std::move(frame))) return write();
-  context_.TryCancel();
-}
-
-void PeerStream::finish(const grpc::Status& status) {
-  if (std::exchange(is_finishing_, true)) return;
-  last_words_ = status;
-  if (!outgoing_.is_writing()) finish_now();
+  const auto [is_full, next] = outgoing_.push(std::move(frame));
+  if (is_full) context_.TryCancel();
+  if (next != nullptr) StartWrite(next);
 }
 
 // The last operation: gRPC ends the stream when the operations in progress have ended too.
-void PeerStream::finish_now() {
-  if (!last_words_) return;
-  Finish(*std::exchange(last_words_, std::nullopt));
+void PeerStream::finish(const grpc::Status& status) {
+  if (std::exchange(is_finishing_, true)) return;
+  last_words_ = status;
+  if (!outgoing_.stop()) Finish(last_words_);
 }
 
 // ---- the member's end ----
@@ -62,8 +51,7 @@ LinkStream::LinkStream(Epochs::Stub& stub, Letters& letters, const Hello& hello,
   StartRead(&incoming_);
   Frame first;
   *first.mutable_hello() = hello;
-  outgoing_.push(std::move(first));
-  write();
+  send(std::move(first));
   StartCall();
 }
 
@@ -72,25 +60,18 @@ void LinkStream::read_done(bool is_ok) {
     events_.frame(*this, incoming_);
     return StartRead(&incoming_);
   }
-  is_finishing_ = true;
+  (void)outgoing_.stop();
   RemoveHold();
 }
 
-void LinkStream::written(bool is_ok) {
-  outgoing_.end();
-  if (is_ok) write();
-}
-
-void LinkStream::write() {
-  const Frame* const next = outgoing_.next();
-  if (next == nullptr || is_finishing_) return;
-  outgoing_.begin();
-  StartWrite(next);
+void LinkStream::OnWriteDone(bool is_ok) {
+  if (const Frame* const next = outgoing_.written(is_ok).next; next != nullptr) StartWrite(next);
 }
 
 void LinkStream::send(Frame frame) {
-  if (outgoing_.push(std::move(frame))) return write();
-  context_.TryCancel();
+  const auto [is_full, next] = outgoing_.push(std::move(frame));
+  if (is_full) context_.TryCancel();
+  if (next != nullptr) StartWrite(next);
 }
 
 }  // namespace weir::cluster

@@ -23,6 +23,7 @@
 #include "weir/cluster/printable_error.h"
 #include "weir/cluster/relay_role_grpc.h"
 #include "weir/host/clock.h"
+#include "weir/host/entry_lock.h"
 
 namespace weir::cluster {
 namespace {
@@ -69,7 +70,7 @@ bool is_refusal(grpc::StatusCode code) {
 
 // ---- the service ----
 
-// Everything except these calls runs in its thread.
+// Everything except these calls runs in its thread, or in a thread of gRPC while it waits.
 class Transport final : public EpochTransport, private Epochs::CallbackService {
  public:
   Transport(const Options& options, Listener listener, host::Fd wake_fd)
@@ -152,6 +153,9 @@ class Transport final : public EpochTransport, private Epochs::CallbackService {
 
   // ---- in its thread ----
   void run();
+  bool read_at_once(PeerStream& stream);
+  bool read_at_once(LinkStream& link, const Frame& frame);
+  void wake_earlier() ABSL_EXCLUSIVE_LOCKS_REQUIRED(turn_);
   void begin_end();
   bool is_over() const;
   void work();
@@ -195,7 +199,10 @@ class Transport final : public EpochTransport, private Epochs::CallbackService {
   std::thread thread_;
   std::atomic<std::size_t> connected_ = 1;
 
-  // All members below belong to the thread.
+  // Whoever holds it works on the members below: the thread, or a thread of gRPC that has read a
+  // frame of a stream that is among them. Only the thread may free channels.
+  host::EntryLock turn_;
+  Instant wakes_by_ ABSL_GUARDED_BY(turn_) = kNever;  // the thread, if nothing happens
   bool is_ending_ = false;
   bool is_leaving_ = false;  // no stream is accepted any more
 
@@ -219,7 +226,7 @@ class Transport final : public EpochTransport, private Epochs::CallbackService {
   Instant join_at_ = kNever;
   Nanoseconds retry_ = kRetryMin;
   int tries_ = 0;
-  Instant unheard_since_ = kNever;  // a message has been unanswered since then
+  Instant unheard_until_ = kNever;  // a message is unanswered; then the stream is given up
   std::string why_ = "no leader is known";
   bool is_refused_ = false;
   std::string link_leader_;
@@ -241,19 +248,22 @@ Result<void> Transport::open() {
   if (!credentials) return tl::unexpected(credentials.error());
   credentials_ = *std::move(credentials);
   peer_events_ = {
+      .at_once = [this](PeerStream& stream) { return read_at_once(stream); },
       .came = [this](PeerStream& stream) { peer_came(stream); },
       .frame = [this](PeerStream& stream, const Frame& frame) { peer_frame(stream, frame); },
       .ended = [this](PeerStream& stream) { peer_ended(stream); },
       .over = [this](PeerStream& stream) { remove(peers_, stream); }};
-  link_events_ = {.frame =
-                      [this](LinkStream& link, const Frame& frame) {
-                        if (&link == link_) link_frame(frame);
-                      },
-                  .ended =
-                      [this](LinkStream& link, const grpc::Status& status) {
-                        link_ended(link, status);
-                        remove(links_, link);
-                      }};
+  link_events_ = {
+      .at_once = [this](LinkStream& link, const Frame& frame) { return read_at_once(link, frame); },
+      .frame =
+          [this](LinkStream& link, const Frame& frame) {
+            if (&link == link_) link_frame(frame);
+          },
+      .ended =
+          [this](LinkStream& link, const grpc::Status& status) {
+            link_ended(link, status);
+            remove(links_, link);
+          }};
   Greeting own;
   own.set_name(options_.name);
   own.set_incarnation(options_.incarnation);
@@ -295,10 +305,15 @@ void Transport::begin_end() {
 }
 
 void Transport::run() {
-  while (!is_leaving_ || !is_over()) {
-    letters_.wait(is_ending_ ? kNever : wakes_at());
+  Instant at = host::now();
+  for (bool is_done = false; !is_done;) {
+    letters_.wait(at);
+    turn_.lock();
     for (const std::function<void()>& letter : letters_.take()) letter();
     if (!is_ending_) work();
+    at = wakes_by_ = is_ending_ ? kNever : wakes_at();
+    is_done = is_leaving_ && is_over();
+    turn_.unlock();
   }
   for (const std::function<void()>& letter : letters_.close()) letter();
 }
@@ -318,8 +333,8 @@ void Transport::work() {
   relay_.tick(now);
   greeter_->tick(now);
   count_connections(now);
-  if (now - ClusterLeader::kSilence >= unheard_since_ && link_ != nullptr) {
-    unheard_since_ = kNever;
+  if (now >= unheard_until_ && link_ != nullptr) {
+    unheard_until_ = kNever;
     link_->close();
   }
   if (now >= join_at_) join();
@@ -327,9 +342,42 @@ void Transport::work() {
 
 Instant Transport::wakes_at() const {
   Instant at = std::min({join_at_, hello_by_, relay_.next_wake()});
-  if (unheard_since_ != kNever) at = std::min(at, unheard_since_ + ClusterLeader::kSilence);
-  at = std::min(at, greeter_->next_wake());
+  at = std::min({at, unheard_until_, greeter_->next_wake()});
   return leader_ ? std::min(at, leader_->next_wake()) : at;
+}
+
+// ---- in gRPC's threads ----
+
+// A frame of a member, as a letter otherwise: then nobody waits for the thread, and its members'
+// answers are sent from here.
+bool Transport::read_at_once(PeerStream& stream) {
+  if (!turn_.try_lock()) return false;
+  const bool is_known = !is_ending_ && (stream.member != 0 || stream.child != 0);
+  if (is_known) {
+    stream.read_done(true);
+    if (leader_) hand_out();
+    relay_.tick(host::now());
+    wake_earlier();
+  }
+  turn_.unlock();
+  return is_known;
+}
+
+// Only answers: whatever else a leader sends may open or close streams.
+bool Transport::read_at_once(LinkStream& link, const Frame& frame) {
+  if (!turn_.try_lock()) return false;
+  const bool is_answer = !is_ending_ && &link == link_ && link.is_joined &&
+                         (frame.has_message() || frame.has_bundle());
+  if (is_answer) link.read_done(true);
+  turn_.unlock();
+  return is_answer;
+}
+
+// The thread sleeps until wakes_by_.
+void Transport::wake_earlier() {
+  if (wakes_at() >= wakes_by_) return;
+  wakes_by_ = wakes_at();
+  (void)put([] {});
 }
 
 // ---- a leader's part ----
@@ -492,7 +540,7 @@ void Transport::start_following(std::uint32_t term, const std::string& address) 
   if (link_ != nullptr) link_->close();
   link_ = nullptr;
   relay_.left();
-  unheard_since_ = kNever;
+  unheard_until_ = kNever;
   term_ = term;
   is_refused_ = false;
   tries_ = 0;
@@ -546,7 +594,7 @@ Hello Transport::hello() const {
 }
 
 void Transport::link_frame(const Frame& frame) {
-  unheard_since_ = kNever;
+  unheard_until_ = kNever;
   if (!link_->is_joined) {
     if (!frame.has_hello()) return link_->close();
     link_->is_joined = true;
@@ -577,7 +625,7 @@ void Transport::link_frame(const Frame& frame) {
 
 // From the leader, or from it by a relay.
 void Transport::heard(const std::string& course, EpochMessage message) {
-  unheard_since_ = kNever;
+  unheard_until_ = kNever;
   listener_.received(term_, course, std::move(message));
 }
 
@@ -585,7 +633,7 @@ void Transport::link_ended(LinkStream& link, const grpc::Status& status) {
   if (&link != link_) return;
   link_ = nullptr;
   relay_.left();
-  unheard_since_ = kNever;
+  unheard_until_ = kNever;
   is_refused_ = is_refusal(status.error_code());
   const std::string reason = printable_error(status.error_message());
   why_ = is_refused_ ? reason : fmt::format("the leader at {}: {}", address_, reason);
@@ -607,8 +655,9 @@ void Transport::pass_on(std::uint32_t term, const std::string& course,
   if (!relay_.send(course, message, host::now())) {
     link_->send(frame_of_bytes(course, encode(message)));
   }
-  if (std::holds_alternative<Ready>(message) && unheard_since_ == kNever) {
-    unheard_since_ = host::now();
+  if (const auto* const ready = std::get_if<Ready>(&message)) {
+    const Nanoseconds patience = ready->timeout + ClusterLeader::kSilence;
+    unheard_until_ = std::min(unheard_until_, host::now() + patience);
   }
 }
 

@@ -2,7 +2,8 @@
 //
 // Epoch messages between servers: each member, including the leader itself, has one stream to the
 // leader. The leader's role in the epochs (ClusterLeader) also runs here, on the one thread that
-// all of gRPC's callbacks write letters to.
+// all of gRPC's callbacks write letters to. While that thread waits, gRPC's own threads process the
+// messages of members that have joined.
 //
 //   member's loop --send()--> link ==stream==> ClusterLeader --> all streams
 //                 <--received-- link <==========                |
@@ -34,7 +35,7 @@
 #include "weir/base/time.h"
 #include "weir/cluster/cluster_leader.h"
 #include "weir/cluster/connections.h"
-#include "weir/coordinate/epoch.h"
+#include "weir/coordinate/epoch_tree.h"
 #include "weir/coordinate/message.h"
 #include "weir/coordinate/slices.h"
 
@@ -52,9 +53,8 @@ class EpochTransport {
     SliceTerms terms = {};
     // Time limit for the first message of a stream; a peer that sends none is not a member.
     Nanoseconds hello_time = std::chrono::seconds{10};
-    // Members that are served directly; larger clusters form a tree. By default none do: with real
-    // streams a round may stop for as long as a relay is new (docs/design/epochs.md).
-    std::size_t fanout = kEpochMembersMax;
+    // Members that are served directly; larger clusters form a tree.
+    std::size_t fanout = EpochTree::kFanout;
   };
   struct LinkState {
     bool is_joined = false;
@@ -62,7 +62,7 @@ class EpochTransport {
     std::string why;          // reason if it is not joined
     std::string leader;       // name of the leader, while joined
   };
-  // Called on the transport's thread.
+  // Called one at a time, on the transport's thread or on a thread of gRPC.
   struct Listener {
     std::function<void(std::uint32_t term, std::string course, EpochMessage message)> received;
     std::function<void(const LinkState& state)>

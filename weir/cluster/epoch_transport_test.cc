@@ -3,8 +3,13 @@
 // Streams over loopback, with valid peers and with peers that violate the protocol.
 #include "weir/cluster/epoch_transport.h"
 
+#include <algorithm>
 #include <future>
+#include <map>
+#include <memory>
 #include <mutex>
+#include <optional>
+#include <thread>
 
 #include <fmt/format.h>
 #include <grpcpp/grpcpp.h>
@@ -24,13 +29,14 @@ constexpr auto kStuck = seconds{60};
 class Node {
  public:
   explicit Node(const std::string& name, std::uint64_t incarnation = 1,
-                Nanoseconds hello_time = seconds{10}) {
+                Nanoseconds hello_time = seconds{10}, std::size_t fanout = EpochTree::kFanout) {
     auto made = EpochTransport::create(
         {.name = name,
          .incarnation = incarnation,
          .listen = "127.0.0.1:0",
          .tls_directory = {},
-         .hello_time = hello_time},
+         .hello_time = hello_time,
+         .fanout = fanout},
         {.received =
              [this](std::uint32_t term, const std::string& course, EpochMessage message) {
                const std::lock_guard lock(mutex_);
@@ -118,17 +124,15 @@ struct EpochTransportTest : ::testing::Test {
     return frame;
   }
   // A whole round of one member, to show that the transport still works.
-  void expect_a_round(Node& node, std::uint64_t serial, const std::string& course = "") {
+  void expect_a_round(Node& node, std::uint64_t serial, const std::string& course = "",
+                      Nanoseconds timeout = std::chrono::milliseconds{100}) {
     std::size_t before = 0;
     {
       const std::lock_guard lock(node.mutex_);
       before = node.received_.size();
     }
-    Ready ready{.epoch = kFirstEpoch,
-                .serial = serial,
-                .timeout = std::chrono::milliseconds{100},
-                .data = {},
-                .claim = {}};
+    Ready ready{
+        .epoch = kFirstEpoch, .serial = serial, .timeout = timeout, .data = {}, .claim = {}};
     if (course.empty()) ready.claim = SliceMember(SliceTerms{}).claim(host::now());
     node.transport().send(kTerm, course, std::move(ready));
     EXPECT_TRUE(node.wait([&](const Node& it) { return it.received_.size() > before; }));
@@ -220,6 +224,185 @@ TEST_F(EpochTransportTest, WhoDoesNotLeadSendsMembersAway) {
   leader.transport().lead(kTerm + 1, EpochTransport::Before::kSomebody, kNever);
   member.transport().follow(kTerm + 1, leader.address());
   EXPECT_TRUE(member.wait_joined());
+}
+
+// ---- a tree ----
+
+// Calls for the next epoch whenever it is called back, on a thread of its own, as servers do.
+class Caller {
+ public:
+  Caller(Node& node, std::uint32_t term) : node_(node), term_(term), thread_([this] { run(); }) {}
+  ~Caller() {
+    {
+      const std::lock_guard lock(node_.mutex_);
+      is_ending_ = true;
+      node_.changed_.notify_all();
+    }
+    thread_.join();
+  }
+  Caller(const Caller&) = delete;
+  Caller& operator=(const Caller&) = delete;
+
+  // Waits until it has been in this many more epochs.
+  bool wait_epochs(std::uint64_t count) {
+    std::optional<std::uint64_t> until;
+    return node_.wait([&](const Node&) {
+      if (!until) until = epochs_ + count;
+      return epochs_ >= *until;
+    });
+  }
+
+ private:
+  void run() {
+    call(kFirstEpoch);
+    while (true) {
+      for (EpochMessage& message : member_.take_outgoing()) {
+        node_.transport().send(term_, {}, std::move(message));
+      }
+      for (const EpochMessage& message : next_messages()) member_.receive(message, host::now());
+      member_.tick(host::now());
+      const std::lock_guard lock(node_.mutex_);
+      if (is_ending_) return;
+    }
+  }
+  // Those that have come until the member wakes.
+  std::vector<EpochMessage> next_messages() {
+    std::unique_lock lock(node_.mutex_);
+    node_.changed_.wait_for(lock, std::min<Nanoseconds>(member_.next_wake() - host::now(), kStuck),
+                            [&] { return is_ending_ || !node_.received_.empty(); });
+    node_.terms_.clear();
+    node_.courses_.clear();
+    return std::exchange(node_.received_, {});
+  }
+  void call(std::int64_t current) {
+    member_.next_epoch(
+        current, {}, [this](std::int64_t epoch, EpochView, Instant) { called_back(epoch); },
+        host::now());
+  }
+  void called_back(std::int64_t epoch) {
+    if (!is_epoch_error(epoch)) {
+      const std::lock_guard lock(node_.mutex_);
+      ++epochs_;
+      node_.changed_.notify_all();
+    }
+    call(std::max(epoch, kFirstEpoch));
+  }
+
+  Node& node_;
+  const std::uint32_t term_;
+  SliceMember slices_{SliceTerms{}};
+  EpochMember member_{{.timeout = seconds{1}, .payload = &slices_}};
+  std::uint64_t epochs_ = 0;  // guarded by the mutex of the node, as is_ending_
+  bool is_ending_ = false;
+  std::thread thread_;
+};
+
+// The leader a serves two directly: b and c. The relay of d is b, and of e it is c.
+struct EpochTransportTreeTest : ::testing::Test {
+  EpochTransportTreeTest() {
+    for (const char* const name : {"a", "b", "c", "d", "e"}) add(name);
+    nodes["a"]->transport().lead(kTerm, EpochTransport::Before::kNobody, kNever);
+    follow(kTerm, "a");
+  }
+  void add(const std::string& name) {
+    nodes[name] = std::make_unique<Node>(name, 1, seconds{10}, 2);
+  }
+  // Joins this leader, and calls for epochs.
+  void join(const std::string& name, std::uint32_t term, const std::string& leader) {
+    Node& node = *nodes[name];
+    node.transport().follow(term, nodes[leader]->address());
+    EXPECT_TRUE(node.wait([&](const Node& it) { return it.state_.leader == leader; })) << name;
+    callers[name] = std::make_unique<Caller>(node, term);
+  }
+  void follow(std::uint32_t term, const std::string& leader) {
+    callers.clear();
+    for (const auto& [name, node] : nodes) join(name, term, leader);
+  }
+  void die(const std::string& name) {
+    callers.erase(name);
+    nodes.erase(name);
+  }
+  void rounds_of_all(std::uint64_t count) {
+    for (const auto& [name, caller] : callers) EXPECT_TRUE(caller->wait_epochs(count)) << name;
+  }
+  serve::LeaderStatus at_leader(const std::string& leader) {
+    std::promise<EpochTransport::Description> described;
+    nodes[leader]->transport().describe(
+        [&](EpochTransport::Description it) { described.set_value(std::move(it)); });
+    return described.get_future().get().leader.value_or(serve::LeaderStatus{});
+  }
+  // Epochs go on until relays have carried messages; how long their streams take is unknown.
+  void rounds_by_relays(const std::string& leader = "a") {
+    const std::uint64_t before = at_leader(leader).bundles;
+    for (int i = 0; i < 10'000 && at_leader(leader).bundles == before; ++i) rounds_of_all(1);
+    EXPECT_GT(at_leader(leader).bundles, before);
+  }
+
+  static constexpr std::uint32_t kTerm = 5;
+  std::map<std::string, std::unique_ptr<Node>> nodes;
+  std::map<std::string, std::unique_ptr<Caller>> callers;
+};
+
+TEST_F(EpochTransportTreeTest, RelaysCarryTheMessagesOfTheMembersBelowThem) {
+  rounds_by_relays();
+  const serve::LeaderStatus before = at_leader("a");
+  rounds_of_all(100);
+  const serve::LeaderStatus after = at_leader("a");
+  EXPECT_GE(after.bundles - before.bundles, (after.rounds - before.rounds) / 2);
+}
+
+TEST_F(EpochTransportTreeTest, RoundsGoOnWhenRelaysDieTogether) {
+  rounds_by_relays();
+  die("b");
+  die("c");
+  rounds_of_all(10);
+}
+
+// By the member that came last, f, and then by e.
+TEST_F(EpochTransportTreeTest, ARelayThatDiesIsReplaced) {
+  add("f");
+  join("f", kTerm, "a");
+  rounds_by_relays();
+  die("b");
+  rounds_by_relays();
+  die("c");
+  rounds_by_relays();
+}
+
+TEST_F(EpochTransportTreeTest, AnotherLeaderMakesAnotherTree) {
+  rounds_by_relays();
+  nodes["a"]->transport().stop_leading();
+  nodes["e"]->transport().lead(kTerm + 1, EpochTransport::Before::kNobody, kNever);
+  follow(kTerm + 1, "e");
+  rounds_by_relays("e");
+}
+
+TEST_F(EpochTransportTreeTest, WhoIsNoMemberIsNotCarried) {
+  const std::string relay = nodes["b"]->address();
+  const auto status_for = [&](const std::vector<Frame>& frames) {
+    return EpochTransportTest::status_of(*nodes["b"], frames);
+  };
+  Frame hello = EpochTransportTest::hello("x");
+  hello.mutable_hello()->set_member(99);
+  hello.mutable_hello()->set_term(kTerm + 1);
+  EXPECT_EQ(status_for({hello}).error_code(), grpc::StatusCode::UNAVAILABLE) << "another leader";
+  hello.mutable_hello()->set_term(kTerm);
+  EXPECT_EQ(status_for({hello, EpochTransportTest::bytes("garbage")}).error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
+  Frame bundle;
+  bundle.set_bundle("garbage");
+  EXPECT_EQ(status_for({hello, bundle}).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  rounds_of_all(1);
+}
+
+// The round waits for a, which does not signal again, for longer than a peer may be silent.
+TEST_F(EpochTransportTest, AStreamIsKeptWhileTheRoundWaitsForAnotherMember) {
+  Node member("b");
+  for (Node* const node : {&leader, &member}) {
+    node->transport().follow(kTerm, leader.address());
+    ASSERT_TRUE(node->wait_joined());
+    expect_a_round(*node, 1, "", ClusterLeader::kSilence + std::chrono::milliseconds{200});
+  }
 }
 
 TEST(EpochTransport, ServersThatSeekCountThoseThatReachThem) {

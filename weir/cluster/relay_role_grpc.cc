@@ -33,7 +33,8 @@ std::vector<Frame> frames_of(EpochBundle bundle, MemberId receiver) {
 
 RelayRole::RelayRole(Letters& letters, Surroundings surroundings)
     : letters_(letters), surroundings_(std::move(surroundings)) {
-  events_ = {.frame =
+  events_ = {.at_once = {},
+             .frame =
                  [this](LinkStream& link, const Frame& frame) {
                    if (&link == link_) this->frame(frame);
                  },

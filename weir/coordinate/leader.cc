@@ -32,7 +32,13 @@ bool EpochLeader::has_received(MemberId member, const EpochMessage& message) con
   if (ready == nullptr) return true;
   const auto known = answered_.find(member);
   if (known == answered_.end() || ready->serial > known->second.serial) return false;
-  return ready->serial < known->second.serial || !known->second.answer;
+  return ready->serial < known->second.serial || waits(member, known->second);
+}
+
+// Whether the call waits for the end of the round. A call of a member that was evicted meanwhile
+// does not: it may be repeated.
+bool EpochLeader::waits(MemberId member, const Answered& call) const {
+  return !call.answer && members_.contains(member);
 }
 
 // Whether the member names an epoch that it cannot be in.
@@ -46,10 +52,11 @@ void EpochLeader::on_ready(MemberId from, const Ready& ready, Instant now) {
   const auto known = answered_.find(from);
   if (known != answered_.end()) {
     if (ready.serial < known->second.serial) return;
-    if (ready.serial == known->second.serial) {
-      if (known->second.answer) out_.push_back({from, *known->second.answer});
+    if (ready.serial == known->second.serial && known->second.answer) {
+      out_.push_back({from, *known->second.answer});
       return;
     }
+    if (ready.serial == known->second.serial && waits(from, known->second)) return;
   } else if (answered_.size() >= kEpochMembersMax) {
     ++counters_.refused;
     out_.push_back({from, Refuse{-ENOSPC, ready.serial}});

@@ -114,6 +114,7 @@ class EpochLeader {
   void on_ready(MemberId from, const Ready& ready, Instant now);
   void on_taken(MemberId from, const Taken& taken);
   void on_leave(MemberId from, const Leave& leave, Instant now);
+  bool waits(MemberId member, const Answered& call) const;
   bool is_stale(MemberId from, std::int64_t epoch) const;
   void refuse(MemberId to, std::uint64_t serial, int error);
   bool remove(MemberId member);

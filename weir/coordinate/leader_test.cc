@@ -223,6 +223,25 @@ TEST(EpochLeader, TheReductionIsIndependentOfOrder) {
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
+// A member whose stream has broken may not know whether its call had arrived.
+TEST(EpochLeader, ACallThatEndedWithItsMemberIsTakenWhenItIsRepeated) {
+  Round round;
+  round.ready(1, kFirstEpoch, 0);
+  round.ready(2, kFirstEpoch, 1);
+  round.leader.evict(2, at(2));
+  EXPECT_FALSE(round.leader.has_received(2, Ready{.serial = 1, .data = {}, .claim = {}}));
+  round.serials[2] = 0;
+  round.ready(2, kFirstEpoch, 3);
+  EXPECT_EQ(round.leader.members(), 2U);
+  round.ready(1, epoch_number(5, 1), 4);
+  EXPECT_EQ(round.told(2), epoch_number(5, 2));
+  round.ready(2, epoch_number(5, 2), 5);
+  round.leader.evict(2, at(6));
+  round.serials[2] = 1;
+  round.ready(2, epoch_number(5, 2), 7);
+  EXPECT_EQ(round.told(2), -ESTALE) << "it names the epoch that it is not in any more";
+}
+
 // For the way of an answer: a call that waits for others says nothing about it.
 TEST(EpochLeader, KnowsCallsThatWaitForTheirAnswer) {
   Round round;

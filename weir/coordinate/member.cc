@@ -26,7 +26,7 @@ void EpochMember::next_epoch(std::int64_t current, EpochBytes data, EpochCallbac
   if (options_.payload != nullptr) ready.claim = options_.payload->claim(now);
   const Nanoseconds patience = std::max(options_.timeout, told_timeout_) + options_.grace;
   Nanoseconds resend = options_.resend;
-  if (options_.back_off == Options::BackOff::kYes) {
+  if (backs_off()) {
     resend = std::max(resend, std::min(4 * answer_time_, options_.timeout / 2));
   }
   owed_.reset();  // this message confirms it
@@ -67,6 +67,7 @@ void EpochMember::on_start(const Start& start, Instant now) {
   if (options_.swab && start.order != native_order()) options_.swab(data);
   epoch_ = start.epoch;
   started_serial_ = start.serial;
+  members_ = start.members;
   told_timeout_ = start.timeout;
   answer_time_ = now - call_->called_at;
   // An invalid grant is dropped, and the previous one expires.
@@ -83,7 +84,7 @@ void EpochMember::tick(Instant now) {
   if (!call_) return;
   if (call_->give_up_at <= now) return finish(-ETIMEDOUT, {}, now);
   if (call_->resend_at > now) return;
-  if (options_.back_off == Options::BackOff::kYes) call_->resend_after *= 2;
+  if (backs_off()) call_->resend_after *= 2;
   call_->resend_at = now + call_->resend_after;
   out_.emplace_back(call_->ready);
 }

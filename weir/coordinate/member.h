@@ -9,10 +9,9 @@
 //                                              '---> nothing -> callback(-ETIMEDOUT)
 //
 // A Start is confirmed by the next Ready, or by Taken if that is not sent within kConfirmWithin,
-// which is before the leader would repeat it. With BackOff::kYes, for large clusters, the time
-// until a Ready is repeated doubles with every repetition, and is at least four times what the last
-// answer took, up to half of the timeout: a busy leader must not get more messages because it is
-// busy.
+// which is before the leader would repeat it. In clusters of more than kFewMembers the time until a
+// Ready is repeated doubles with every repetition, and is at least four times what the last answer
+// took, up to half of the timeout: a busy leader must not get more messages because it is busy.
 //
 // The callback is called at most max(timeout, the last known timeout of the round) + grace after
 // the call. After an error the scheduler continues alone and calls again with kFirstEpoch.
@@ -35,15 +34,17 @@ namespace weir {
 
 class EpochMember final : public EpochHandler {
  public:
+  // As many as a leader serves without relays.
+  static constexpr std::uint32_t kFewMembers = 32;
   static constexpr Nanoseconds kConfirmWithin = std::chrono::milliseconds{15};
 
   struct Options {
     Nanoseconds timeout = std::chrono::milliseconds{100};  // a slower member is evicted
     Nanoseconds grace = std::chrono::milliseconds{50};     // for message delays
     Nanoseconds resend = std::chrono::milliseconds{20};
-    // Whether repetitions become rarer. In small clusters a message that is repeated late delays a
+    // When repetitions become rarer. In small clusters a message that is repeated late delays a
     // round, which leaves servers without slices after the leader has died.
-    enum class BackOff : std::uint8_t { kNo, kYes } back_off = BackOff::kNo;
+    enum class BackOff : std::uint8_t { kIfMany, kAlways } back_off = BackOff::kIfMany;
     std::uint64_t first_serial = 1;         // larger than any serial that this member used before
     EpochSwab swab = {};                    // for opaque data
     MemberRoundPayload* payload = nullptr;  // outlives the member
@@ -64,6 +65,11 @@ class EpochMember final : public EpochHandler {
   // There is no leader, or another one: a call in progress ends with -ENOTCONN.
   void lose_leader(Instant now);
 
+  // The number of members from another source, used until a leader has told it.
+  void expect_members(std::uint32_t members) {
+    if (epoch_ == 0) members_ = members;
+  }
+
   bool is_calling() const { return call_.has_value(); }
   // The epoch of the last callback; 0 before the first.
   std::int64_t epoch() const { return epoch_; }
@@ -82,6 +88,9 @@ class EpochMember final : public EpochHandler {
     Instant due;
   };
 
+  bool backs_off() const {
+    return options_.back_off == Options::BackOff::kAlways || members_ > kFewMembers;
+  }
   void on_start(const Start& start, Instant now);
   void finish(std::int64_t epoch, EpochView reduced, Instant now);
 
@@ -89,6 +98,7 @@ class EpochMember final : public EpochHandler {
   std::uint64_t serial_;
   std::uint64_t started_serial_ = 0;  // of the last call that a Start answered
   std::int64_t epoch_ = 0;
+  std::uint32_t members_ = 0;
   Nanoseconds told_timeout_{0};
   Nanoseconds answer_time_{0};  // of the last call that was answered
   std::optional<Call> call_;

@@ -36,13 +36,14 @@ struct Caller {
     member.receive(Start{.epoch = epoch,
                          .serial = serial,
                          .timeout = milliseconds{100},
-                         .members = 1,
+                         .members = members,
                          .data = {},
                          .grant = {}},
                    at(now_ms));
   }
 
   EpochMember member;
+  std::uint32_t members = 1;  // as leaders tell
   std::vector<std::int64_t> callbacks;
 };
 
@@ -84,8 +85,9 @@ TEST(EpochMember, WithoutAnotherCallAStartIsConfirmedBeforeItIsRepeated) {
 }
 
 // A leader that is slow for a moment is not sent more because of that.
-TEST(EpochMember, RepeatsLessOftenTheLongerItWaitsIfToldSo) {
-  Caller caller({.back_off = EpochMember::Options::BackOff::kYes});
+TEST(EpochMember, RepeatsLessOftenTheLongerItWaitsInLargeClusters) {
+  Caller caller;
+  caller.member.expect_members(EpochMember::kFewMembers + 1);
   caller.call(kFirstEpoch, 0);
   const std::uint64_t serial = caller.sent_serial();
   std::vector<std::int64_t> sent;
@@ -94,10 +96,25 @@ TEST(EpochMember, RepeatsLessOftenTheLongerItWaitsIfToldSo) {
     if (!caller.member.take_outgoing().empty()) sent.push_back(ms);
   }
   EXPECT_EQ(sent, (std::vector<std::int64_t>{20, 60, 140}));
+  caller.members = 1000;
   caller.start(7, serial, 149);
+  caller.member.expect_members(2);  // the leader knows better
   caller.call(7, 200);
   (void)caller.member.take_outgoing();
   EXPECT_EQ(caller.member.next_wake(), at(250)) << "answers take long: half of the timeout";
+}
+
+TEST(EpochMember, RepeatsAtAConstantRateInSmallClusters) {
+  Caller caller;
+  caller.member.expect_members(EpochMember::kFewMembers);
+  caller.call(kFirstEpoch, 0);
+  (void)caller.member.take_outgoing();
+  std::vector<std::int64_t> sent;
+  for (std::int64_t ms = 1; ms < 90; ++ms) {
+    caller.member.tick(at(ms));
+    if (!caller.member.take_outgoing().empty()) sent.push_back(ms);
+  }
+  EXPECT_EQ(sent, (std::vector<std::int64_t>{20, 40, 60, 80}));
 }
 
 TEST(EpochMember, TakesOnlyEpochsThatGrow) {

@@ -312,7 +312,7 @@ EpochMember::Options member_options(const World& world, std::uint32_t life,
   return world.parts().member({.timeout = world.options().timeout,
                                .grace = world.options().grace,
                                .resend = milliseconds{20},
-                               .back_off = EpochMember::Options::BackOff::kYes,
+                               .back_off = EpochMember::Options::BackOff::kAlways,
                                .first_serial = (std::uint64_t{life} << 32) + 1,
                                .payload = &payload});
 }
