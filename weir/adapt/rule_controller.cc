@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "weir/base/quote.h"
+
 namespace weir {
 namespace {
 
@@ -21,6 +23,10 @@ constexpr std::uint64_t kGainMax = 4 * kOne;
 constexpr std::uint64_t kYieldMin = kOne / 2;
 // A job with this share of the server gets no rule.
 constexpr std::uint64_t kMostPercent = 80;
+// Bursts are ordered if the shortest takes at most this time, and the others get a rule of so many
+// times the capacity meanwhile.
+constexpr Nanoseconds kFirstMax = std::chrono::milliseconds{500};
+constexpr std::uint64_t kGiveWay = 2;
 // A request that costs more counts as this.
 constexpr std::uint64_t kCostMax = JobCount::kToken * 1024;
 // Shares this close to the largest count among the largest.
@@ -258,8 +264,12 @@ void RuleController::look_for_newcomer(std::uint64_t outstanding) {
 // Limited jobs get the capacity that others leave, at once: the counters of the next round are
 // partly of the time before.
 void RuleController::look_for_idling(const RuleGlance& seen) {
+  std::uint64_t allowed = 0;
+  for (const RuleSeen& rule : rules_) allowed += std::uint64_t{rule.rate} * options_.cpts;
+  // Rules that allow more than the server does leave it idle for single requests only.
   const bool idles = !rules_.empty() && seen.queued > 0 && suspected_ == Nanoseconds{0} &&
-                     seen.busy * 100 < most_busy_ * kIdlePercent;
+                     seen.busy * 100 < most_busy_ * kIdlePercent &&
+                     allowed < per_second(*capacity_);
   idling_ = idles ? idling_ + 1 : 0;
   if (idling_ < kIdleGlances || release_.is_on() || !heeds(Lesson::kIdling)) return;
   release("requests wait while the server is idle", kReleaseFor);
@@ -460,6 +470,7 @@ void RuleController::estimate(const RuleRound& round, Nanoseconds elapsed) {
       demand.state = State::kActive;
     }
   }
+  bursts_.follow(demands_);
   active_nodes_ = 0;
   active_count_ = 0;
   active_cost_ = 0;
@@ -636,9 +647,14 @@ void RuleController::choose() {
     most_nodes = std::max(most_nodes, in_requests(controller_.nodes_of(demand.job), demand.job));
   }
   adjustments_.clear();
+  const std::optional<JobId> first = first_burst(most_nodes);
   std::string reason;
   for (const JobDemand& demand : demands_) {
     const RuleSeen* const seen = seen_of(demand.job);
+    if (first && follows(demand, *first)) {
+      give_way(demand.job, seen, *first);
+      continue;
+    }
     if (is_free(demand, largest, most_nodes, reason)) {
       if (seen != nullptr) change(demand.job, std::nullopt, reason);
       held_.erase(demand.job);
@@ -661,6 +677,39 @@ void RuleController::choose() {
     if (demand_of(seen.job) == nullptr) change(seen.job, std::nullopt, "its job has ended");
   }
 }
+
+// ---- bursts that coincide ----
+
+// While the job that had the server to itself is held for several bursts of jobs of the same size:
+// the one that ends first.
+std::optional<JobId> RuleController::first_burst(std::uint64_t most_nodes) const {
+  if (!kept_ || !heeds(Lesson::kReturn)) return std::nullopt;
+  const bool are_alike = std::all_of(demands_.begin(), demands_.end(), [&](const JobDemand& one) {
+    if (one.state == State::kIdle || one.job == kept_->job) return true;
+    const std::uint64_t nodes = in_requests(controller_.nodes_of(one.job), one.job);
+    return nodes * 100 >= most_nodes * kLargestPercent;
+  });
+  if (!are_alike) return std::nullopt;
+  return bursts_.first(demands_, kept_->job, count_in(*capacity_, kFirstMax));
+}
+
+bool RuleController::follows(const JobDemand& demand, const JobId& first) const {
+  return demand.state != State::kIdle && may_hold(demand) && demand.job != first &&
+         demand.job != kept_->job;
+}
+
+// A class waits for 1/rate after each request, and one without a rule for a ten thousandth of a
+// second. So a rule at twice what the server does gives a class no turn while the other has
+// requests there, and at once when it has none: nothing is idle, and it stops without a delay.
+void RuleController::give_way(const JobId& job, const RuleSeen* seen, const JobId& first) {
+  held_.erase(job);
+  if (seen != nullptr) return;
+  const std::uint64_t rate = kGiveWay * per_second(*capacity_) / options_.cpts;
+  change(job, static_cast<std::uint32_t>(std::clamp<std::uint64_t>(rate, 1, kRateMax)),
+         fmt::format("the burst of job {} is shorter and is served first", quote(first.text())));
+}
+
+// ---- adjustments ----
 
 // Writes the change that is the most needed, a few times in a second.
 void RuleController::adjust(Nanoseconds elapsed) {

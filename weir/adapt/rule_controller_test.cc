@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -116,6 +117,54 @@ TEST(RuleController, AReturningJobHasNoRule) {
   played.contend(10);
   for (int i = 0; i < 10; ++i) played.round({{kBig, 50}});
   EXPECT_TRUE(played.rules.empty());
+}
+
+// Two jobs whose bursts were of 100 and 150 requests begin another one beside the hog.
+std::map<JobId, std::string> reasons_beside_the_hog(std::uint64_t nodes_of_a) {
+  RuleController controller(Played::with_period({}));
+  const JobId a("a");
+  const JobId b("b");
+  EXPECT_TRUE(controller.set_nodes(a, nodes_of_a) && controller.set_nodes(b, 3));
+  Instant at{};
+  std::map<JobId, std::string> reasons;
+  std::map<JobId, std::uint32_t> rules;
+  const auto round = [&](std::uint64_t by_a, std::uint64_t by_b, std::uint64_t queued) {
+    RuleRound read;
+    at += kRound;
+    read.at = at;
+    read.jobs = {{.job = a, .served = Tokens{by_a}},
+                 {.job = b, .served = Tokens{by_b}},
+                 {.job = kHog, .served = Tokens{50 - by_a - by_b}}};
+    read.served_all = Tokens{50};
+    read.queued = queued;
+    read.busy = 16;
+    for (const auto& [job, rate] : rules) read.rules.push_back({job, rate, 1});
+    reasons.clear();
+    for (const JobRateChange& change : controller.decide(read)) {
+      reasons[change.job] = change.reason;
+      change.rate ? rules.insert_or_assign(change.job, *change.rate).second
+                  : rules.erase(change.job) > 0;
+    }
+  };
+  for (int i = 0; i < 10; ++i) round(0, 0, 64);
+  for (int i = 0; i < 5; ++i) round(20, 30, 96);
+  for (int i = 0; i < 40; ++i) round(0, 0, 64);
+  round(0, 0, 96);
+  round(20, 20, 96);
+  return reasons;
+}
+
+TEST(RuleController, OfBurstsOfJobsOfTheSameSizeTheShorterIsServedFirst) {
+  const auto reasons = reasons_beside_the_hog(3);
+  ASSERT_TRUE(reasons.contains(JobId("b")));
+  EXPECT_NE(reasons.at(JobId("b")).find("the burst of job 'a' is shorter"), std::string::npos)
+      << reasons.at(JobId("b"));
+  EXPECT_FALSE(reasons.contains(JobId("a")));
+}
+
+TEST(RuleController, ALargerJobDoesNotGiveWayToTheBurstOfASmallerOne) {
+  const auto reasons = reasons_beside_the_hog(1);
+  EXPECT_FALSE(reasons.contains(JobId("b")));
 }
 
 // One idle round is no reason: at short periods the rule would come and go.
