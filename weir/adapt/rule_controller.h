@@ -11,9 +11,9 @@
 // higher rates first, and these jobs use what the others leave without a rule. So no rule leaves
 // the server idle, and their demand is seen in full. A job running alone has no rule. A returning
 // job has none either, so its burst starts at once, and the others are limited more for a moment.
-// Of several bursts the shorter one is served first (burst_order.h). A job whose share is most of
-// the server has no rule. Counters show a new job when its first request
-// completes; a queue that grows suddenly shows it at once, and is trusted for a moment.
+// Where completions come in clumps, the shorter of several bursts is served first (burst_order.h).
+// A job whose share is most of the server has no rule. Counters show a new job when its first
+// request completes; a queue that grows suddenly shows it at once, and is trusted for a moment.
 //
 // Between two rounds there may be glances, which see only how many requests wait and how many are
 // in service: enough to notice at once that a new job is active, or that requests wait while the
@@ -230,6 +230,7 @@ class RuleController {
   void allocate(const RuleRound& round, Nanoseconds elapsed);
   void choose();
   std::optional<JobId> first_burst(std::uint64_t most_nodes) const;
+  bool comes_in_clumps() const;
   bool follows(const JobDemand& demand, const JobId& first) const;
   void give_way(const JobId& job, const RuleSeen* seen, const JobId& first);
   void decide_paper(const RuleRound& round, Nanoseconds elapsed);

@@ -27,6 +27,9 @@ constexpr std::uint64_t kMostPercent = 80;
 // times the capacity meanwhile.
 constexpr Nanoseconds kFirstMax = std::chrono::milliseconds{500};
 constexpr std::uint64_t kGiveWay = 2;
+// Completions that are so many rounds, and times that a request takes, apart are clumps.
+constexpr int kClumpRounds = 4;
+constexpr int kClumpServices = 2;
 
 // Shares this close to the largest count among the largest.
 constexpr std::uint64_t kLargestPercent = 95;
@@ -151,7 +154,7 @@ void RuleController::choose() {
 // While the job that had the server to itself is held for several bursts of jobs of the same size:
 // the one that ends first.
 std::optional<JobId> RuleController::first_burst(std::uint64_t most_nodes) const {
-  if (!kept_ || !heeds(Lesson::kReturn)) return std::nullopt;
+  if (!kept_ || !heeds(Lesson::kReturn) || !comes_in_clumps()) return std::nullopt;
   const bool are_alike = std::all_of(demands_.begin(), demands_.end(), [&](const JobDemand& one) {
     if (one.state == State::kIdle || one.job == kept_->job) return true;
     const std::uint64_t nodes = in_requests(controller_.nodes_of(one.job), one.job);
@@ -159,6 +162,14 @@ std::optional<JobId> RuleController::first_burst(std::uint64_t most_nodes) const
   });
   if (!are_alike) return std::nullopt;
   return bursts_.first(demands_, kept_->job, count_in(*capacity_, kFirstMax));
+}
+
+// The server completes many requests at once and none for a while: a turn there is a whole
+// interval. Elsewhere taking turns delays each request a little, and an order would delay some for
+// long.
+bool RuleController::comes_in_clumps() const {
+  return demand_.spacing() >= kClumpRounds * options_.period &&
+         demand_.spacing() >= kClumpServices * service_time();
 }
 
 bool RuleController::follows(const JobDemand& demand, const JobId& first) const {
