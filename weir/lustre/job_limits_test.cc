@@ -283,11 +283,11 @@ TEST(JobLimits, OneRequestLessOnEachCptIsNoSign) {
   server.run(std::chrono::seconds{4});
   std::int64_t least = INT64_MAX;
   for (int i = 0; i < 200; ++i) {
-    server.yield = i % 8 == 0 ? 200 : 390;  // now and then a timer is late
+    server.yield = i / 13 % 4 == 0 ? 290 : 390;  // now and then timers are late for a while
     server.run(kPeriod);
     least = std::min(least, server.demand("wide").ops);
   }
-  EXPECT_GE(least, 125 * kMilli);  // backlogged all the time
+  EXPECT_GE(least, (125 * 3 / 2 + 20) * kMilli);  // backlogged all the time
 }
 
 TEST(JobLimits, AJobThatStartsDoesNotWaitForASlice) {
