@@ -7,6 +7,7 @@
 #include "tests/lustre/beds.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <numeric>
@@ -14,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace weir {
@@ -142,6 +144,11 @@ Beside beside_the_paper(char bed) {
   }
   beside.served_percent /= none;
   for (std::size_t job = 0; job < 3; ++job) beside.p99[job] /= paper[job];
+  fmt::print(
+      "bed {}: served {:.1f} % of none, p99 {:.2f} / {:.2f} / {:.2f} of the published algorithm's, "
+      "over limit {:.2f} raw, {:.2f} settled, {:.0f} writes\n",
+      bed, beside.served_percent, beside.p99[0], beside.p99[1], beside.p99[2], beside.raw.ratio(),
+      beside.settled.ratio(), beside.writes);
   return beside;
 }
 
@@ -160,15 +167,10 @@ TEST(LustreControl, BedB) {
   for (const double ratio : beside.p99) EXPECT_LE(ratio, 0.95);
 }
 
-// Wanted is 1.0 for each job. Where equal jobs take turns, their bursts need so many intervals of
-// the device; the published algorithm sometimes needs one less, because it leaves 7 % of the device
-// unused (docs/design/lustre.md).
 TEST(LustreControl, BedA) {
   const Beside beside = beside_the_paper('a');
   expect_kept(beside);
-  EXPECT_LE(beside.p99[0], 1.0);
-  EXPECT_LE(beside.p99[1], 1.03);
-  EXPECT_LE(beside.p99[2], 1.0);
+  for (const double ratio : beside.p99) EXPECT_LE(ratio, 1.0);
 }
 
 // Jobs that always want more, each within so many percent of its due; at most three writes a
@@ -176,16 +178,22 @@ TEST(LustreControl, BedA) {
 void expect_due(const std::vector<std::uint64_t>& sizes, int seconds, double percent) {
   const sim::Scenario scenario = beds::greedy(sizes, std::chrono::seconds{seconds});
   const std::uint64_t all = std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0});
+  double most_off = 0;
+  std::uint64_t most_writes = 0;
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     const Measured run = beds::measure(scenario, Policy::kWeir, seed);
     EXPECT_LE(run.writes, static_cast<std::uint64_t>(3 * seconds)) << "seed " << seed;
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       const double due = 400.0 * seconds * static_cast<double>(sizes[i]) / static_cast<double>(all);
       const std::string job = "j" + std::to_string(i + 1);
-      EXPECT_NEAR(static_cast<double>(run.by_job.at(job)), due, due * percent / 100)
-          << job << ", seed " << seed;
+      const auto served = static_cast<double>(run.by_job.at(job));
+      EXPECT_NEAR(served, due, due * percent / 100) << job << ", seed " << seed;
+      most_off = std::max(most_off, std::abs(served - due) * 100 / due);
     }
+    most_writes = std::max(most_writes, run.writes);
   }
+  fmt::print("{} greedy jobs: within {:.1f} % of their due, {:.1f} writes a second\n", sizes.size(),
+             most_off, static_cast<double>(most_writes) / seconds);
 }
 
 TEST(LustreControl, TwoGreedyJobsGetTheirDue) { expect_due({3, 1}, 20, 3); }

@@ -174,7 +174,8 @@ class Load final : public sim::ServerLoad {
     Attributes key;
     key.job = JobId("big");
     const Slice one{
-        .ops = Rate(Tokens{static_cast<std::uint64_t>(slice)}, std::chrono::seconds{kMilli})};
+        .ops = Rate(Tokens{static_cast<std::uint64_t>(slice)}, std::chrono::seconds{kMilli}),
+        .bytes = std::nullopt};
     // Also what a class has before it is known here.
     const ClassSlice slices[] = {{"wide", std::nullopt, one},
                                  {"wide", key.only({Field::kJobid}), one}};
@@ -250,6 +251,8 @@ void check(const Plan& plan) {
   }
 }
 
+TEST(LustreCluster, ALimitFollowsAJobThatMoves) { check({}); }
+TEST(LustreCluster, ALimitHoldsOnSeveralCpts) { check({.cpts = 4, .is_spread = true}); }
 TEST(LustreCluster, ALimitHoldsForAJobOnAllServers) { check({.is_spread = true}); }
 TEST(LustreCluster, ALimitHoldsBesideOtherJobs) { check({.has_local = true}); }
 

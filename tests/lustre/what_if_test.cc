@@ -33,7 +33,8 @@ std::string record_bed(const sim::Scenario& scenario, std::uint64_t seed,
     recorder = std::make_unique<lustre::Recorder>(
         tree,
         lustre::Recorder::Options{.head = {.started_s = 1'800'000'000, .period = kPeriod},
-                                  .bytes_per_day = bytes_per_day},
+                                  .bytes_per_day = bytes_per_day,
+                                  .costing = {}},
         now);
   };
   // The model makes a tree for each look, so that the recorder needs one that stays.

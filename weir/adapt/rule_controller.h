@@ -10,9 +10,10 @@
 // the largest, in requests. Jobs with the largest shares are never limited: such a server serves
 // higher rates first, and these jobs use what the others leave without a rule. So no rule leaves
 // the server idle, and their demand is seen in full. A job running alone has no rule. A returning
-// job has none either, so its burst starts at once, and the others are limited more for a moment. A
-// job whose share is most of the server has no rule. Counters show a new job when its first request
-// completes; a queue that grows suddenly shows it at once, and is trusted for a moment.
+// job has none either, so its burst starts at once, and the others are limited more for a moment.
+// Where completions come in clumps, the shorter of several bursts is served first (burst_order.h).
+// A job whose share is most of the server has no rule. Counters show a new job when its first
+// request completes; a queue that grows suddenly shows it at once, and is trusted for a moment.
 //
 // Between two rounds there may be glances, which see only how many requests wait and how many are
 // in service: enough to notice at once that a new job is active, or that requests wait while the
@@ -49,6 +50,7 @@
 
 #include <absl/container/btree_map.h>
 
+#include "weir/adapt/burst_order.h"
 #include "weir/adapt/capacity.h"
 #include "weir/adapt/censored_demand.h"
 #include "weir/adapt/controller.h"
@@ -227,6 +229,10 @@ class RuleController {
   std::uint64_t backlogged_count() const;
   void allocate(const RuleRound& round, Nanoseconds elapsed);
   void choose();
+  std::optional<JobId> first_burst(std::uint64_t most_nodes) const;
+  bool comes_in_clumps() const;
+  bool follows(const JobDemand& demand, const JobId& first) const;
+  void give_way(const JobId& job, const RuleSeen* seen, const JobId& first);
   void decide_paper(const RuleRound& round, Nanoseconds elapsed);
   bool may_hold(const JobDemand& demand) const;
   std::uint64_t cost_of(const JobId& job) const;
@@ -300,6 +306,7 @@ class RuleController {
   Nanoseconds unused_for_{0};
   absl::btree_map<JobId, Account> accounts_;
   std::vector<Adjustment> adjustments_;
+  BurstOrder bursts_;
   Nanoseconds since_adjusted_{0};
   std::uint64_t most_busy_ = 0;  // requests in service while others waited
   std::uint32_t idling_ = 0;     // consecutive glances that saw it idle

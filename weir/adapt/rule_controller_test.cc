@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -116,6 +117,64 @@ TEST(RuleController, AReturningJobHasNoRule) {
   played.contend(10);
   for (int i = 0; i < 10; ++i) played.round({{kBig, 50}});
   EXPECT_TRUE(played.rules.empty());
+}
+
+// Two jobs whose bursts were of 100 and 150 requests begin another one beside the hog, on a server
+// that completes requests in every so many rounds. Returns the reasons of the changes after that.
+std::map<JobId, std::string> reasons_beside_the_hog(std::uint64_t nodes_of_a, int every) {
+  RuleController controller(Played::with_period({}));
+  const JobId a("a");
+  const JobId b("b");
+  EXPECT_TRUE(controller.set_nodes(a, nodes_of_a) && controller.set_nodes(b, 3));
+  Instant at{};
+  std::map<JobId, std::string> reasons;
+  std::map<JobId, std::uint32_t> rules;
+  const auto look = [&](std::uint64_t by_a, std::uint64_t by_b, std::uint64_t by_hog,
+                        std::uint64_t queued) {
+    RuleRound read;
+    at += kRound;
+    read.at = at;
+    read.jobs = {{.job = a, .served = Tokens{by_a}},
+                 {.job = b, .served = Tokens{by_b}},
+                 {.job = kHog, .served = Tokens{by_hog}}};
+    read.served_all = Tokens{by_a + by_b + by_hog};
+    read.queued = queued;
+    read.busy = 16;
+    for (const auto& [job, rate] : rules) read.rules.push_back({job, rate, 1});
+    for (const JobRateChange& change : controller.decide(read)) {
+      reasons[change.job] = change.reason;
+      rules.erase(change.job);
+      if (change.rate) rules[change.job] = *change.rate;
+    }
+  };
+  const auto interval = [&](std::uint64_t by_a, std::uint64_t by_b, std::uint64_t queued) {
+    for (int i = 1; i < every; ++i) look(0, 0, 0, queued);
+    look(by_a, by_b, 50 * static_cast<std::uint64_t>(every) - by_a - by_b, queued);
+  };
+  for (int i = 0; i < 10; ++i) interval(0, 0, 64);
+  for (int i = 0; i < 5; ++i) interval(20, 30, 96);
+  for (int i = 0; i < 40; ++i) interval(0, 0, 64);
+  look(0, 0, 0, 96);
+  reasons.clear();
+  interval(20, 20, 96);
+  return reasons;
+}
+
+bool gives_way(const std::map<JobId, std::string>& reasons, const char* job) {
+  const auto found = reasons.find(JobId(job));
+  return found != reasons.end() &&
+         found->second.find("is shorter and is served first") != std::string::npos;
+}
+
+TEST(RuleController, OfBurstsOfJobsOfTheSameSizeTheShorterIsServedFirstWhereCompletionsAreClumps) {
+  const auto reasons = reasons_beside_the_hog(3, 5);
+  EXPECT_TRUE(gives_way(reasons, "b"));
+  EXPECT_FALSE(gives_way(reasons, "a"));
+  EXPECT_FALSE(gives_way(reasons_beside_the_hog(3, 1), "b"));
+}
+
+TEST(RuleController, ALargerJobDoesNotGiveWayToTheBurstOfASmallerOne) {
+  EXPECT_FALSE(gives_way(reasons_beside_the_hog(1, 5), "b"));
 }
 
 // One idle round is no reason: at short periods the rule would come and go.

@@ -31,10 +31,14 @@ constexpr std::int64_t kDebtSeconds = 5;
 // A job is judged over at least this time, and over two gaps between its completions.
 constexpr Nanoseconds kJudgeMin = std::chrono::milliseconds{40};
 constexpr Nanoseconds kJudgeMax = std::chrono::milliseconds{500};
-// Requests that its cap allows in that time, and that show at once that a job is backlogged.
+// A server follows a change when the job's next request has arrived and the old timer has fired.
+constexpr std::int64_t kOldIntervals = 2;
+constexpr Nanoseconds kFollowMax = std::chrono::milliseconds{500};
+// Requests that its cap allows in that time on each CPT, and that show at once that a job is
+// backlogged.
 constexpr std::uint64_t kJudgeRequests = 8;
 constexpr std::uint64_t kQuickRequests = 16;
-// Small changes: of one job after this time, and of all jobs.
+// Small changes: falls of one job after this time, rises after half of it, and changes of all jobs.
 constexpr Nanoseconds kKeepFor = std::chrono::milliseconds{200};
 constexpr Nanoseconds kAdjustEvery = std::chrono::milliseconds{50};
 constexpr std::uint64_t kStepPercent = 3;
@@ -310,7 +314,9 @@ void JobLimits::count(std::span<const ServedByJob> served, Instant now) {
     const auto cap = caps_.find(id);
     job.time += elapsed;
     job.silence = std::min<Nanoseconds>(job.silence + elapsed, kElapsedMax);
-    if (cap != caps_.end()) {
+    const bool is_followed = job.following == Nanoseconds{0};
+    job.following = std::max(job.following - elapsed, Nanoseconds{0});
+    if (cap != caps_.end() && is_followed) {
       // Until it is known what a token gives, the least is assumed.
       const std::uint64_t yield = job.yield != 0 ? job.yield : kYieldMin;
       job.allowed += static_cast<std::uint64_t>(Wide{cap->second.rate} * yield * kMilli / kOne *
@@ -323,11 +329,29 @@ void JobLimits::count(std::span<const ServedByJob> served, Instant now) {
   set_caps(now);
 }
 
+void JobLimits::judge_anew(Job& job) {
+  job.requests = job.bytes = job.allowed = 0;
+  job.time = Nanoseconds{0};
+}
+
+// It had more to do than its cap allows, and has nothing now: all of its tokens are unused.
+bool JobLimits::has_stopped(const Job& job, const Cap& cap) const {
+  return job.is_backlogged && job.silence >= job.spacing * 2 &&
+         Wide{cap.rate} * job.silence.count() >= Wide{kJudgeRequests} * kSecond;
+}
+
 // Whether the job uses what its cap allows.
 void JobLimits::judge(Job& job, const Cap* cap) {
-  const bool uses_all = job.requests > 0 && job.requests * kMilli * 5 >= job.allowed * 4;
+  if (cap != nullptr && has_stopped(job, *cap)) {
+    job.is_backlogged = false;
+    job.rate = 0;
+    return judge_anew(job);
+  }
+  // On each CPT one request more or less depends on where the time ends.
+  const std::uint64_t reach = (yield_of(job) + kOne - 1) / kOne;
+  const bool uses_all = job.requests > 0 && (job.requests + reach) * kMilli * 5 >= job.allowed * 4;
   const Nanoseconds least = std::clamp(job.spacing * 2, kJudgeMin, kJudgeMax);
-  const bool is_long = job.time >= least && (job.allowed >= kJudgeRequests * kMilli ||
+  const bool is_long = job.time >= least && (job.allowed >= kJudgeRequests * reach * kMilli ||
                                              job.time >= kJudgeMax || cap == nullptr);
   const bool is_quick = uses_all && job.requests >= kQuickRequests && job.time > Nanoseconds{0};
   if (!is_long && !is_quick) return;
@@ -345,9 +369,8 @@ void JobLimits::judge(Job& job, const Cap* cap) {
     const auto now = static_cast<std::uint64_t>(std::clamp<Wide>(yield, kYieldMin, most));
     job.yield = job.yield == 0 ? now : (job.yield * 3 + now) / 4;
   }
-  job.requests = job.bytes = job.allowed = 0;
-  job.time = Nanoseconds{0};
-  job.has_changed = false;
+  job.has_changed = job.following > Nanoseconds{0};
+  judge_anew(job);
 }
 
 std::int64_t JobLimits::use_of(const Job& job, bool is_bytes) const {
@@ -364,11 +387,13 @@ void JobLimits::set_level(const Class& one, Account& account, bool is_bytes, std
   if (one.is_backlogged) account.balance = std::min(account.balance, credit);
   const Nanoseconds repay{bounded(Wide{free} * kSecond / slice, kRepay.count(), kRepayMax.count())};
   const Wide more = Wide{account.balance} * kSecond / repay.count();
-  // Not so low that the timer of a rule delays what the slices allow next. What that is more than
-  // the slice is paid back too.
-  const std::int64_t least = std::max<std::int64_t>({slice / 8, welcome / 8, 1});
-  std::int64_t wanted = bounded(slice + more, least, std::max(slice * 2, least));
-  if (!one.is_backlogged && account.balance > -welcome / 2) wanted = std::max(wanted, welcome);
+  // Not so low that the timer of a rule delays what the slices allow next, and so close to the
+  // slice that paying back needs few changes, unless it is much. What that is more than the slice
+  // is paid back too.
+  const std::int64_t low = account.balance < -slice / 2 ? slice / 4 : slice * 5 / 8;
+  const std::int64_t least = std::max<std::int64_t>({low, welcome / 8, 1});
+  std::int64_t wanted = bounded(slice + more, least, std::max(slice * 3 / 2, least));
+  if (!one.is_backlogged && account.balance > -welcome / 8) wanted = std::max(wanted, welcome);
   std::vector<std::int64_t> uses;
   std::int64_t backlogged = 0;
   for (const JobId& id : one.jobs) {
@@ -450,12 +475,32 @@ std::optional<JobLimits::Cap> JobLimits::wanted_cap(const Job& job) const {
 
 void JobLimits::set_cap(const JobId& id, Job& job, Cap cap, Instant now) {
   job.has_changed = true;
+  if (const auto before = caps_.find(id); before != caps_.end()) {
+    job.following =
+        std::min(kFollowMax, Nanoseconds{kOldIntervals * kSecond / before->second.rate});
+  }
+  judge_anew(job);
   job.capped_at = now;
   caps_[id] = std::move(cap);
 }
 
-// Each change gives free tokens. A rise is urgent, since the job waits; a fall when the rate has
-// given several times as much as the change gives away.
+// Each change gives free tokens. So it is made when the present rate has given, or withheld, more
+// than that since the last one; a fall when the rate has also given several times as much. A large
+// rise is urgent, since the job waits.
+JobLimits::Change JobLimits::change_of(const Job& job, std::uint64_t is, std::uint64_t next,
+                                       Instant now) const {
+  const Nanoseconds since = now - job.capped_at;
+  const std::uint64_t apart = is > next ? is - next : next - is;
+  const Wide free = Wide{options_.depth} * kSecond;
+  if (Wide{apart} * since.count() < free || since < kSettle) return Change::kNone;
+  const bool is_rise = next > is;
+  const bool is_paid = Wide{is} * since.count() >= free * kFreeParts;
+  if (!is_paid && !is_rise) return Change::kNone;
+  if (next * 2 >= is * 3 || next * 2 <= is) return Change::kNow;
+  const bool is_due = is_paid && since >= (is_rise ? kKeepFor / 2 : kKeepFor);
+  return is_due && apart * 100 >= kStepPercent * is ? Change::kWhenDue : Change::kNone;
+}
+
 void JobLimits::set_caps(Instant now) {
   std::optional<Wish> most;
   for (auto& [id, job] : jobs_) {
@@ -475,16 +520,11 @@ void JobLimits::set_caps(Instant now) {
       found->second = *std::move(wanted);
       continue;
     }
-    const Nanoseconds since = now - job.capped_at;
-    const bool is_paid = Wide{is} * since.count() >= Wide{options_.depth} * kFreeParts * kSecond;
-    const bool is_far = next * 2 >= is * 3 || next * 3 <= is * 2;
-    if (is_far && since >= kSettle && (next > is || is_paid)) {
-      set_cap(id, job, *std::move(wanted), now);
-      continue;
-    }
+    const Change change = change_of(job, is, next, now);
+    if (change == Change::kNow) set_cap(id, job, *std::move(wanted), now);
+    if (change != Change::kWhenDue) continue;
     const std::uint64_t off = (is > next ? is - next : next - is) * kOne / is;
-    const bool is_due = is_paid && since >= kKeepFor && off * 100 >= kStepPercent * kOne;
-    if (is_due && (!most || off > most->off)) most = Wish{id, *std::move(wanted), off};
+    if (!most || off > most->off) most = Wish{id, *std::move(wanted), off};
   }
   if (!most || now - adjusted_at_ < kAdjustEvery) return;
   adjusted_at_ = now;
@@ -493,10 +533,24 @@ void JobLimits::set_caps(Instant now) {
 
 // ---- slices ----
 
+// What a backlogged job asks for: more than its part of the slice, not of the level, which moves
+// with the account; and where the slice is small yet, more than it uses.
+std::int64_t JobLimits::asked_by(const Job& job, const Class& one, std::int64_t limit,
+                                 bool is_bytes) const {
+  const Account& account = is_bytes ? one.bytes : one.ops;
+  const auto jobs = static_cast<std::int64_t>(one.jobs.size());
+  const std::int64_t part = std::max(account.slice / jobs, account.level);
+  const bool is_small = members_ == 0 || account.slice < limit / members_;
+  return is_small ? std::max(use_of(job, is_bytes), part) : part;
+}
+
+// A class that owes and is not backlogged asks for what it owes, so that it does not use what it is
+// granted: the debt of a job that went to another server is paid by all that it has there.
 SlicedLoad::Demand JobLimits::demand_of(const Class& one, const Rule& rule) const {
   SlicedLoad::Demand demand;
   for (const bool is_bytes : {false, true}) {
-    if (!slice_limit(rule.limits(), is_bytes)) continue;
+    const auto limit = slice_limit(rule.limits(), is_bytes);
+    if (!limit) continue;
     const Account& account = is_bytes ? one.bytes : one.ops;
     const std::int64_t more = is_bytes ? kMoreThanUsed * kBytesPerRequest : kMoreThanUsed;
     Wide sum = 0;
@@ -504,11 +558,12 @@ SlicedLoad::Demand JobLimits::demand_of(const Class& one, const Rule& rule) cons
       const Job& job = jobs_.at(id);
       const std::int64_t used = use_of(job, is_bytes);
       if (job.is_backlogged) {
-        sum += Wide{std::max(used, account.level)} * 3 / 2 + more;
+        sum += Wide{asked_by(job, one, *limit, is_bytes)} * 3 / 2 + more;
       } else if (used > 0 || job.requests > 0) {
         sum += Wide{used} * 3 / 2 + more / 10;
       }
     }
+    if (!one.is_backlogged) sum = std::max(sum, Wide{-account.balance} * kSecond / kRepay.count());
     (is_bytes ? demand.bytes : demand.ops) = bounded(sum, 0, kSliceLimitMax);
   }
   return demand;

@@ -22,7 +22,8 @@
 //
 // A class whose jobs use all that their caps allow is backlogged: it asks for more than it has. One
 // that does not asks for what it uses. A job that starts where its class is not backlogged has a
-// generous cap until the slices have followed; what it exceeds its slice by is paid back.
+// generous cap until the slices have followed; what it exceeds its slice by is paid back, by the
+// same job or, when it has gone to another server, by a slice that nobody uses here.
 //
 // Bounded: kJobsMax jobs with a cap; others that match a limit are counted in unlimited(). Integers
 // only, no clock; one owner.
@@ -124,6 +125,7 @@ class JobLimits final : public SliceSink {
     Nanoseconds silence{0};    // since its last completions
     Nanoseconds spacing{0};    // between completions
     bool has_changed = false;  // the cap, meanwhile
+    Nanoseconds following{0};  // until the server follows it
     bool is_backlogged = false;
     std::int64_t rate = 0;        // served lately, thousandths a second
     std::uint64_t mean_size = 0;  // of requests; 0: not known
@@ -147,16 +149,21 @@ class JobLimits final : public SliceSink {
   void classify_again();
   void accrue(Instant now);
   void judge(Job& job, const Cap* cap);
+  static void judge_anew(Job& job);
+  bool has_stopped(const Job& job, const Cap& cap) const;
   void drop_idle(Instant now);
   void set_levels();
   void forget_unused();
   void set_level(const Class& one, Account& account, bool is_bytes, std::int64_t welcome);
   std::int64_t use_of(const Job& job, bool is_bytes) const;
+  enum class Change : std::uint8_t { kNone, kWhenDue, kNow };
+  Change change_of(const Job& job, std::uint64_t is, std::uint64_t next, Instant now) const;
   void set_caps(Instant now);
   std::optional<Cap> wanted_cap(const Job& job) const;
   void set_cap(const JobId& id, Job& job, Cap cap, Instant now);
   std::uint64_t yield_of(const Job& job) const;
   std::uint64_t size_of(const Job& job) const;
+  std::int64_t asked_by(const Job& job, const Class& one, std::int64_t limit, bool is_bytes) const;
   SlicedLoad::Demand demand_of(const Class& one, const Rule& rule) const;
 
   Options options_;

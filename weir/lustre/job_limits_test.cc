@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weir/lustre/job_limits.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
@@ -158,7 +160,8 @@ TEST(JobLimits, AWholeRuleIsOneClass) {
   server.want("a", 5000);
   server.want("b", 5000);
   server.run(kPeriod);
-  const ClassSlice one{.rule = "all", .key = std::nullopt, .slice = {.ops = rate_of(200 * kMilli)}};
+  const ClassSlice one{
+      .rule = "all", .key = std::nullopt, .slice = {.ops = rate_of(200 * kMilli), .bytes = {}}};
   server.limits.set_slices({&one, 1}, server.now);
   server.run(std::chrono::seconds{2});
   const auto before = server.totals;
@@ -187,7 +190,8 @@ TEST(JobLimits, TheLowestOfSeveralLimitsHolds) {
   server.want("big", 5000);
   server.run(kPeriod);
   server.slice("wide", job_key("big"), 300);
-  const ClassSlice one{.rule = "all", .key = std::nullopt, .slice = {.ops = rate_of(120 * kMilli)}};
+  const ClassSlice one{
+      .rule = "all", .key = std::nullopt, .slice = {.ops = rate_of(120 * kMilli), .bytes = {}}};
   server.limits.set_slices({&one, 1}, server.now);
   EXPECT_TRUE(within(server.settled("big"), 120, 2));
 }
@@ -222,6 +226,68 @@ TEST(JobLimits, ABackloggedClassAsksForMoreThanItHasAndOthersForWhatTheyUse) {
   server.want("big.1", 0);
   server.run(std::chrono::seconds{1});
   EXPECT_EQ(server.demand("wide").ops, 0);
+}
+
+// The job went to another server, which pays with what this one asks for and does not use.
+TEST(JobLimits, AClassThatOwesAsksForWhatItOwes) {
+  Server server;
+  ASSERT_TRUE(server.start("start wide jobid={big} rate=1000 scope=cluster"));
+  server.want("big", 5000);
+  server.run(kPeriod);  // 100 requests at once, since there is no rule yet
+  server.slice("wide", job_key("big"), 100);
+  server.want("big", 0);
+  server.run(std::chrono::milliseconds{100});
+  const std::int64_t asked = server.demand("wide").ops;
+  EXPECT_GT(asked, 200 * kMilli);  // about 90 requests in 0.4 s
+  EXPECT_LT(asked, 260 * kMilli);
+  server.run(std::chrono::milliseconds{500});
+  EXPECT_LT(server.demand("wide").ops, asked / 2);
+  server.run(std::chrono::seconds{1});
+  EXPECT_EQ(server.demand("wide").ops, 0);
+}
+
+// Its rule would have given it 8 requests: that it got none is no chance.
+TEST(JobLimits, AJobThatStopsAsksForNothingAtOnce) {
+  Server server;
+  ASSERT_TRUE(server.start("start wide jobid={big} rate=1000 scope=cluster"));
+  server.want("big", 5000);
+  server.run(kPeriod);
+  server.slice("wide", job_key("big"), 400);
+  server.run(std::chrono::seconds{5});
+  EXPECT_GT(server.demand("wide").ops, 500 * kMilli);
+  server.want("big", 0);
+  server.run(2 * kPeriod);
+  EXPECT_LT(server.demand("wide").ops, 20 * kMilli);  // what it may owe
+}
+
+// Slices would follow the account, the rate would follow the slice, and each change gives tokens.
+TEST(JobLimits, AClassThatPaysBackAsksForNoLess) {
+  Server server;
+  ASSERT_TRUE(server.start("start wide jobid={big} rate=1000 scope=cluster"));
+  server.want("big", 5000);
+  server.run(10 * kPeriod);
+  server.slice("wide", job_key("big"), 400);
+  server.run(10 * kPeriod);
+  EXPECT_LT(server.limits.caps().at(JobId("big")).rate, 300U);
+  EXPECT_EQ(server.demand("wide").ops, (400 * 3 / 2 + 20) * kMilli);
+}
+
+// On each CPT the class takes its tokens by its own timer, so that a short time shows a few less.
+TEST(JobLimits, OneRequestLessOnEachCptIsNoSign) {
+  Server server({.cpts = 4});
+  ASSERT_TRUE(server.start("start wide jobid={big} rate=1000 scope=cluster"));
+  server.yield = 390;
+  server.want("big", 5000);
+  server.run(kPeriod);
+  server.slice("wide", job_key("big"), 125);
+  server.run(std::chrono::seconds{4});
+  std::int64_t least = INT64_MAX;
+  for (int i = 0; i < 200; ++i) {
+    server.yield = i / 13 % 4 == 0 ? 290 : 390;  // now and then timers are late for a while
+    server.run(kPeriod);
+    least = std::min(least, server.demand("wide").ops);
+  }
+  EXPECT_GE(least, (125 * 3 / 2 + 20) * kMilli);  // backlogged all the time
 }
 
 TEST(JobLimits, AJobThatStartsDoesNotWaitForASlice) {

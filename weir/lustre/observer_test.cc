@@ -125,7 +125,8 @@ TEST(Observer, OperationsCostTheTimeThatTheyTake) {
     view.targets.resize(1);
     TargetView& target = view.targets[0];
     target.totals.resize(kOperationCount);
-    target.jobs = {{.job = kJob}, {.job = JobId("make")}};
+    target.jobs = {Looks::counters(0), Looks::counters(0)};
+    target.jobs[1].job = JobId("make");
     for (JobCounters& job : target.jobs) job.operations.resize(kOperationCount);
     observer.count(view, Instant{std::chrono::seconds{1}}, round);
     target.jobs[0].operations[kGetattr] = 900;
@@ -152,7 +153,7 @@ TEST(Observer, AnOpenThatCreatesIsOneRequest) {
   RuleRound round;
   View view;
   view.targets.resize(1);
-  view.targets[0].jobs = {{.job = kJob}};
+  view.targets[0].jobs = {Looks::counters(0)};
   auto& operations = view.targets[0].jobs[0].operations;
   operations.resize(kOperationCount);
   observer.count(view, Instant{std::chrono::seconds{1}}, round);
@@ -168,7 +169,7 @@ TEST(Observer, LessThanATokenIsCarriedOn) {
   View view;
   view.targets.resize(1);
   view.targets[0].totals.resize(kOperationCount);
-  view.targets[0].jobs = {{.job = kJob}};
+  view.targets[0].jobs = {Looks::counters(0)};
   auto& operations = view.targets[0].jobs[0].operations;
   operations.resize(kOperationCount);
   std::uint64_t sum = 0;
