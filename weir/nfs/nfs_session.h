@@ -188,7 +188,8 @@ class NfsSession final : public serve::Session {
   HeldCall& hold(const MessageView& message, const Call& call, std::uint64_t digest);
   bool must_delay(const Call& call, const IoRequest& request, HeldCall& held);
   void delay(const MessageView& message, const Call& call, HeldCall& held);
-  void refuse_due(Instant until);
+  void refuse_due();
+  void refuse_first();
   bool may_answer(const Call& call) const;
   void answer_later(const Call& call, HeldCall& held);
   void refuse_tls(const Call& call);
@@ -256,11 +257,15 @@ class NfsSession final : public serve::Session {
   std::deque<std::uint32_t> ready_;
   absl::flat_hash_map<std::uint32_t, std::unique_ptr<HeldCall>> calls_;  // by xid
   std::uint32_t gss_parked_ = 0;
+  // A refused write: it is cut, and its payload is not kept.
   struct Refusal {
-    Instant at;
     std::uint32_t xid;
+    SessionId session;
+    std::uint64_t payload;
+    Instant since;
   };
-  std::deque<Refusal> refusals_;  // by time
+  std::deque<Refusal> refusals_;  // in the order of arrival
+  Instant refuse_at_;             // when to look at them again
 
   SessionId slots_session_{};  // the last one of which highest_slot_ was told
   std::uint32_t highest_slot_ = 0;

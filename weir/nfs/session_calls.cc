@@ -226,7 +226,10 @@ void NfsSession::fill(const Call& call, IoRequest& request) {
 bool NfsSession::must_delay(const Call& call, const IoRequest& request, HeldCall& held) {
   if (may_answer(call)) return port_.expected_wait(request) > gateway_.wait_max();
   if (!can_cut(call)) return false;
-  ParkedCall parked{.uid = request.attributes.uid, .kind = call.kind, .since = port_.now()};
+  ParkedCall parked{.uid = request.attributes.uid,
+                    .kind = call.kind,
+                    .payload = call.compound->sent,
+                    .since = port_.now()};
   std::ranges::copy(call.compound->slot->session_id, parked.session.begin());
   // A write that waits without room for it would keep all users of the connection waiting.
   const std::uint64_t payload = std::min(call.compound->sent, kChargeMax);
@@ -249,13 +252,10 @@ void NfsSession::delay(const MessageView& message, const Call& call, HeldCall& h
   if (call.kind == OperationKind::kWrite) {
     SessionId session{};
     std::ranges::copy(call.compound->slot->session_id, session.begin());
-    const Instant at = gateway_.refuse_write_at(session, call.compound->sent, port_.now());
-    if (at > port_.now() && !stops_) {
-      held.state = HeldCall::State::kRefused;
-      const auto behind = std::ranges::upper_bound(refusals_, at, {}, &Refusal::at);
-      refusals_.insert(behind, {at, call.header.xid});
-      return set_alarm();
-    }
+    held.state = HeldCall::State::kRefused;
+    refusals_.push_back({call.header.xid, session, call.compound->sent, port_.now()});
+    refuse_due();
+    return set_alarm();
   }
   send(held);
 }
@@ -275,13 +275,25 @@ void NfsSession::answer_later(const Call& call, HeldCall& held) {
   port_.transfer();
 }
 
-// Sends those that are due.
-void NfsSession::refuse_due(Instant until) {
-  while (!refusals_.empty() && refusals_.front().at <= until) {
-    const auto found = calls_.find(refusals_.front().xid);
-    refusals_.pop_front();
-    if (found != calls_.end()) send(*found->second);
+// Refuses writes that are due; they are kept for wait_max() at most, like calls that wait.
+void NfsSession::refuse_due() {
+  const Instant now = port_.now();
+  while (!refusals_.empty()) {
+    const Refusal& first = refusals_.front();
+    refuse_at_ = gateway_.refuse_write(first.session, first.payload, now);
+    const Instant end = first.since + gateway_.wait_max();
+    if (refuse_at_ > now && end > now && !stops_) {
+      refuse_at_ = std::min(refuse_at_, end);
+      return;
+    }
+    refuse_first();
   }
+}
+
+void NfsSession::refuse_first() {
+  const auto found = calls_.find(refusals_.front().xid);
+  refusals_.pop_front();
+  if (found != calls_.end()) send(*found->second);
 }
 
 void NfsSession::refuse_tls(const Call& call) {
@@ -340,7 +352,7 @@ void NfsSession::warn_once(Gateway::Mark mark, std::string_view text) {
 
 bool NfsSession::stop() {
   stops_ = true;
-  refuse_due(kNever);
+  refuse_due();
   return !from_client_.is_inside();
 }
 
@@ -370,6 +382,7 @@ void NfsSession::perform(IoRequest& request, std::span<std::byte> /*room*/) {
   if (call.is_gss) --gss_parked_;
   unpark(call);
   send(call);
+  refuse_due();
   const bool is_silent = silent_since_ && gateway_.heard_at() > *silent_since_;
   if (is_silent && slots_held_ > kSilentSlots) give_up_slot(call);
 }

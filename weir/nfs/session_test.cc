@@ -523,6 +523,12 @@ std::string write4(std::uint32_t xid, std::size_t bytes) {
   return writer.call(xid, 1000).record();
 }
 
+// What the server gets of a call that is refused.
+std::string alone4(std::uint32_t xid) {
+  CompoundWriter writer(1);
+  return writer.sequence(xid % 64, 1).call(xid, 1000).record();
+}
+
 struct DelayingSessionTest : NfsSessionTest {
   DelayingSessionTest() : NfsSessionTest(options()) {
     port_.wait = gateway_.wait_max() + seconds{1};
@@ -596,22 +602,52 @@ TEST_F(NfsSessionTest, RefusalsOfWritesAreSpread) {
   for (std::uint32_t xid = 0; xid < 4; ++xid) feed_pieces(write4(xid, kMiB));
   EXPECT_TRUE(queued_.empty());
   EXPECT_EQ(gateway_.counters().delayed, 4U);
-  const auto alone = [](std::uint32_t xid) {
-    CompoundWriter writer(1);
-    return writer.sequence(xid, 1).call(xid, 1000).record();
-  };
-  EXPECT_EQ(to_server(), alone(0));
+  EXPECT_EQ(to_server(), alone4(0));
   feed(read4(9).call(9, 1000).record());
-  EXPECT_EQ(to_server(), alone(9)) << "others are refused at once";
+  EXPECT_EQ(to_server(), alone4(9)) << "others are refused at once";
   EXPECT_LT(port_.held, 10'000U) << "without their payload";
-  // 12 MiB of writes a second come back.
-  EXPECT_EQ(port_.wakes_at - port_.time, Nanoseconds{83'333'333});
+  EXPECT_EQ(port_.wakes_at - port_.time, Gateway::kSlotEvery);
   port_.time = port_.wakes_at;
   session_->wake();
-  EXPECT_EQ(to_server(), alone(1));
+  EXPECT_EQ(to_server(), alone4(1));
   EXPECT_GT(port_.wakes_at, port_.time);
   EXPECT_TRUE(session_->stop());
-  EXPECT_EQ(to_server(), alone(2) + alone(3)) << "a drain answers them";
+  EXPECT_EQ(to_server(), alone4(2) + alone4(3)) << "a drain answers them";
+}
+
+TEST_F(NfsSessionTest, AWriteIsRefusedAfterTwiceItsSizeHasLeftTheQueue) {
+  constexpr std::size_t kMiB = std::size_t{1} << 20;
+  port_.wait = seconds{1};
+  for (std::uint32_t xid = 0; xid < 4; ++xid) feed_pieces(write4(xid, kMiB));
+  port_.wait = seconds{60};
+  for (std::uint32_t xid = 4; xid < 7; ++xid) feed_pieces(write4(xid, kMiB));
+  ASSERT_EQ(queued_.size(), 4U);
+  EXPECT_EQ(to_server(), alone4(4)) << "the first refusal";
+  for (const std::uint32_t xid : {0U, 2U}) {
+    perform();
+    EXPECT_EQ(to_server(), write4(xid, kMiB));
+    perform();
+    EXPECT_EQ(to_server(), write4(xid + 1, kMiB) + alone4(5 + xid / 2));
+  }
+}
+
+TEST_F(NfsSessionTest, ARefusalOfAWriteWaitsNoLongerThanACallMay) {
+  constexpr std::size_t kMiB = std::size_t{1} << 20;
+  port_.wait = seconds{60};
+  for (std::uint32_t xid = 0; xid < 2; ++xid) feed_pieces(write4(xid, kMiB));
+  EXPECT_EQ(to_server(), alone4(0));
+  gateway_.set_slots({}, 64);  // it is not forgotten when no call of it waits
+  const Instant end = port_.time + gateway_.wait_max();
+  port_.wait = seconds{1};
+  for (std::uint32_t xid = 100; port_.time < end; ++xid) {
+    feed(read4(1).call(xid, 1000).record());
+    perform();  // frees a slot of the session
+    session_->wake();
+    EXPECT_EQ(to_server(), read4(1).call(xid, 1000).record());
+    port_.time += std::chrono::milliseconds{100};
+  }
+  session_->wake();
+  EXPECT_EQ(to_server(), alone4(1));
 }
 
 TEST_F(NfsSessionTest, AWriteWithoutMemoryIsRefusedInsteadOfKeepingOthersWaiting) {
