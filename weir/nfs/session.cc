@@ -126,6 +126,7 @@ void NfsSession::wake() {
     look_for_late_calls();
     if (is_closed_) return;
     if (!calls_.empty() || from_client_.is_inside()) return watch();
+    spares_.clear();
   }
   if (!is_closed_) set_alarm();
 }
@@ -173,10 +174,12 @@ void NfsSession::closed() {
   if (!std::exchange(is_closed_, true)) look_for_bypass();
   for (auto& [xid, call] : calls_) unpark(*call);
   calls_.clear();
+  spares_.clear();
   piece_.clear();
   ready_.clear();
   refusals_.clear();
   arriving_ = nullptr;
+  passed_ = {};
   rest_ = Rest::kNowhere;
   held_ = slots_held_ = 0;
   port_.release(std::exchange(charged_, 0) + std::exchange(charged_replies_, 0));

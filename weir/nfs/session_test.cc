@@ -270,12 +270,57 @@ TEST_F(NfsSessionTest, WhatTheSocketsTakeAtOnceIsForwardedInOrder) {
     const std::string reply = success_header(xid).u32(0).opaque(std::string(200'000, 'r')).record();
     from_server(std::string_view(reply).substr(0, 50'000));
     EXPECT_EQ(session_->takes_from_server(), at_once >= 50'000);
-    EXPECT_EQ(session_->streamed_from_server(), at_once >= 50'000 ? reply.size() - 50'000 : 0);
+    EXPECT_EQ(session_->takes_large_pieces(), at_once >= 50'000);
     from_server(std::string_view(reply).substr(50'000));
     EXPECT_TRUE(session_->takes_from_server());
-    EXPECT_EQ(session_->streamed_from_server(), 0U);
     EXPECT_EQ(port_.client_took + to_client(), reply);
   }
+}
+
+// Replies stay in the receive buffer as long as they follow each other there.
+TEST_F(NfsSessionTest, RepliesThatArriveTogetherAreOnePiece) {
+  port_.session = session_.get();
+  const auto reply = [](std::uint32_t xid) { return success_header(xid).u32(5).record(); };
+  std::string all;
+  for (std::uint32_t xid = 1; xid <= 6; ++xid) {
+    feed(get_attributes(xid));
+    perform();
+    all += xid == 3 ? in_fragments(reply(xid), 8) : reply(xid);
+  }
+  to_server();
+  const std::string expected =
+      reply(1) + reply(2) + reply(3) + reply(4) + reply(5) + reply(6) + reply(7);
+  for (const std::size_t at_once : {std::size_t{0}, std::size_t{5}, std::size_t{1} << 20}) {
+    SCOPED_TRACE(at_once);
+    port_.takes_at_once = at_once;
+    port_.client_took.clear();
+    port_.client_pieces = 0;
+    from_server(all + reply(7).substr(0, 10));  // nobody waits for it
+    EXPECT_EQ(port_.client_pieces, 2) << "before and after the one that was joined";
+    from_server(reply(7).substr(10));
+    EXPECT_EQ(port_.client_took + to_client(), expected);
+    EXPECT_TRUE(session_->is_settled());
+  }
+}
+
+TEST_F(NfsSessionTest, AMendedReplyKeepsItsPlace) {
+  const auto reply = [](std::uint32_t xid) { return success_header(xid).u32(5).record(); };
+  port_.session = session_.get();
+  port_.takes_at_once = std::size_t{1} << 20;
+  feed(get_attributes(1) + get_attributes(3));
+  perform();
+  perform();
+  port_.wait = seconds{60};
+  feed(read4(0).call(2, 1000).record());
+  ASSERT_EQ(gateway_.counters().delayed, 1U);
+  to_server();
+  CompoundWriter done(1);
+  done.sequence_result(0, 1);
+  from_server(reply(1) + done.reply(2).record() + reply(3));
+  CompoundWriter delayed(1);
+  delayed.sequence_result(0, 1).result(Op::kPutFh, kDelay);
+  EXPECT_EQ(port_.client_took + to_client(),
+            reply(1) + delayed.reply(2, kDelay).record() + reply(3));
 }
 
 TEST_F(NfsSessionTest, FragmentsAreJoinedUnlessTheMessageIsLong) {
