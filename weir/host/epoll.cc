@@ -134,6 +134,8 @@ void Epoll::give_back(const Completion& completion) {
   if (completion.has_buffer()) free_buffers_.push_back(completion.buffer());
 }
 
+void Epoll::poll_data(int socket, Operation& operation) { begin_in(socket, In::kData, operation); }
+
 void Epoll::receive_into(int socket, std::span<std::byte> buffer, Operation& operation) {
   begin_in(socket, In::kReceiveInto, operation);
   Watched& one = watched(socket);
@@ -219,6 +221,8 @@ void Epoll::go_in(Watched& one) {
       return receive_one(one);
     case In::kReceiveInto:
       return receive_rest(one);
+    case In::kData:
+      return end_in(one, {EPOLLIN, 0});
     case In::kWake:
       eventfd_t wakes = 0;
       eventfd_read(one.fd, &wakes);

@@ -52,6 +52,7 @@ class Epoll final : public IoLoop {
   void give_back(const Completion& completion) override;
   void receive_into(int socket, std::span<std::byte> buffer, Operation& operation) override;
   void send(int socket, const msghdr& message, Operation& operation) override;
+  void poll_data(int socket, Operation& operation) override;
   void poll_room(int socket, Operation& operation) override;
   void await_wake(int wake_fd, Operation& operation) override;
   void forget(int socket) override;
@@ -70,7 +71,7 @@ class Epoll final : public IoLoop {
   std::size_t reap() override;
 
  private:
-  enum class In : std::uint8_t { kAccept, kReceive, kReceiveInto, kWake };
+  enum class In : std::uint8_t { kAccept, kReceive, kReceiveInto, kData, kWake };
   enum class Out : std::uint8_t { kSend, kRoom };
   // What is in progress on a descriptor.
   struct Watched {

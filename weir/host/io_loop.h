@@ -115,6 +115,8 @@ class IoLoop {
   virtual void receive_into(int socket, std::span<std::byte> buffer, Operation& operation) = 0;
   // All of it unless the connection breaks.
   virtual void send(int socket, const msghdr& message, Operation& operation) = 0;
+  // Completes once, when a socket has bytes to receive, or its end: an operation that receives.
+  virtual void poll_data(int socket, Operation& operation) = 0;
   // Completes once, when a socket has room to send.
   virtual void poll_room(int socket, Operation& operation) = 0;
   // Completes once, when a descriptor of make_wake_fd() (mailbox.h) was written to, and reads it.

@@ -555,6 +555,28 @@ TEST_P(IoLoopTest, PollRoomCompletesOnceThereIsRoom) {
   EXPECT_EQ(asked.count(), 2U);
 }
 
+TEST_P(IoLoopTest, PollDataCompletesOnceThereIsDataAndLeavesItThere) {
+  Pair pair = make_pair();
+  Asked asked;
+  io_->poll_data(pair.ours.get(), asked);
+  settle();
+  EXPECT_EQ(asked.count(), 0U);
+  put(pair.theirs, "some");
+  until_done(asked);
+  EXPECT_GT(asked.result(), 0);
+  EXPECT_EQ(take(pair.ours), "some");
+  io_->poll_data(pair.ours.get(), asked);
+  settle();
+  EXPECT_EQ(asked.count(), 1U);
+  io_->cancel(asked);
+  until_done(asked, 2);
+  EXPECT_EQ(asked.result(), -ECANCELED);
+  io_->poll_data(pair.ours.get(), asked);
+  pair.theirs = Fd();
+  until_done(asked, 3);
+  EXPECT_GT(asked.result(), 0) << "the end";
+}
+
 // ---- cancel ----
 
 TEST_P(IoLoopTest, WhatIsCancelledCompletesOnce) {

@@ -254,6 +254,12 @@ void Uring::fetch(int file, std::uint64_t offset, std::uint32_t length, Operatio
   io_uring_sqe_set_data(&sqe, &operation);
 }
 
+void Uring::poll_data(int socket, Operation& operation) {
+  io_uring_sqe& sqe = entry(kernel_->ring, operation);
+  io_uring_prep_poll_add(&sqe, socket, POLLIN);
+  io_uring_sqe_set_data(&sqe, &operation);
+}
+
 void Uring::poll_room(int socket, Operation& operation) {
   io_uring_sqe& sqe = entry(kernel_->ring, operation);
   io_uring_prep_poll_add(&sqe, socket, POLLOUT);

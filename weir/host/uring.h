@@ -33,6 +33,7 @@ class Uring final : public IoLoop {
   void give_back(const Completion& completion) override;
   void receive_into(int socket, std::span<std::byte> buffer, Operation& operation) override;
   void send(int socket, const msghdr& message, Operation& operation) override;
+  void poll_data(int socket, Operation& operation) override;
   void poll_room(int socket, Operation& operation) override;
   void await_wake(int wake_fd, Operation& operation) override;
   void forget(int /*socket*/) override {}  // keeps no state of sockets

@@ -14,6 +14,20 @@ namespace {
 
 std::uint32_t number(std::string_view name) { return opcode_number(name).value(); }
 
+// Looked up once.
+struct Opcodes {
+  std::uint32_t read = number("ost_read");
+  std::uint32_t write = number("ost_write");
+  std::uint32_t sync = number("ost_sync");
+  std::uint32_t punch = number("ost_punch");
+  std::uint32_t allocate = number("ost_fallocate");
+  std::uint32_t list = number("mds_readpage");
+  std::uint32_t file_system = number("mds_statfs");
+  std::uint32_t look = number("mds_getattr");
+  std::uint32_t change = number("mds_reint");
+  std::uint32_t lock = number("ldlm_enqueue");
+};
+
 bool lists_directory(const Call& call) {
   if (call.compound) return call.compound->has(Op::kReadDir);
   return call.procedure != nullptr && call.header.program == kNfsProgram &&
@@ -43,33 +57,26 @@ std::uint64_t hash_of(Bytes bytes) {
 }
 
 std::uint32_t opcode_of(const Call& call) {
-  static const std::uint32_t read = number("ost_read");
-  static const std::uint32_t write = number("ost_write");
-  static const std::uint32_t sync = number("ost_sync");
-  static const std::uint32_t punch = number("ost_punch");
-  static const std::uint32_t allocate = number("ost_fallocate");
-  static const std::uint32_t list = number("mds_readpage");
-  static const std::uint32_t file_system = number("mds_statfs");
-  static const std::uint32_t look = number("mds_getattr");
-  static const std::uint32_t change = number("mds_reint");
-  static const std::uint32_t lock = number("ldlm_enqueue");
+  static const Opcodes numbers;
   switch (call.kind) {
     case OperationKind::kRead:
-      return read;
+      return numbers.read;
     case OperationKind::kWrite:
-      return write;
+      return numbers.write;
     case OperationKind::kFlush:
-      return sync;
+      return numbers.sync;
     case OperationKind::kDiscard:
-      return punch;
+      return numbers.punch;
     case OperationKind::kZero:
-      return allocate;
+      return numbers.allocate;
     case OperationKind::kMetadataRead:
-      return lists_directory(call) ? list : asks_for_file_system(call) ? file_system : look;
+      return lists_directory(call)        ? numbers.list
+             : asks_for_file_system(call) ? numbers.file_system
+                                          : numbers.look;
     case OperationKind::kMetadataChange:
-      return change;
+      return numbers.change;
     case OperationKind::kLock:
-      return lock;
+      return numbers.lock;
     case OperationKind::kOther:
       break;
   }

@@ -61,6 +61,7 @@ class FakePort final : public serve::SessionPort {
     source = source_of_it;
   }
   std::size_t send_to_client(std::span<const std::byte> piece) override {
+    ++client_pieces;
     return send(session == nullptr ? nullptr : session->to_client(), client_took, piece);
   }
   std::size_t send_to_server(std::span<const std::byte> piece) override {
@@ -97,6 +98,7 @@ class FakePort final : public serve::SessionPort {
   serve::Session* session = nullptr;
   std::size_t takes_at_once = 0;
   std::string client_took;
+  int client_pieces = 0;
   std::string server_took;
 
  private:

@@ -171,23 +171,27 @@ void Gateway::unpark(const ParkedCall& call, Instant now) {
   own->second.last_wait = now - call.since;
   own->second.moved_at = now;
   if (--own->second.parked == 0) slots.by_user.erase(own);
-  if (call.waits) --slots.waiting;
+  if (call.waits) {
+    --slots.waiting;
+    slots.freed_at = now;
+    slots.moved += call.payload;
+  }
   if (!slots.is_idle()) return;
   are_all_busy_ = false;
   if (!slots.is_learned) sessions_.erase(found);
 }
 
-Instant Gateway::refuse_write_at(const SessionId& session, std::uint64_t bytes, Instant now) {
+Instant Gateway::refuse_write(const SessionId& session, std::uint64_t payload, Instant now) {
   const host::MutexLock lock(mutex_);
   SessionSlots* const slots = slots_of(session);
   if (slots == nullptr) return now;
-  const Instant at = std::clamp(slots->next_refusal, now, now + wait_max());
-  constexpr std::uint64_t kSecond = 1'000'000'000;
-  static_assert(kRecordMaxLimit < ~std::uint64_t{0} / kSecond);
-  const std::uint64_t ns =
-      std::min<std::uint64_t>(bytes, kRecordMaxLimit) * kSecond / kRefusedWrites;
-  slots->next_refusal = at + Nanoseconds{static_cast<std::int64_t>(ns)};
-  return at;
+  const bool have_others_moved =
+      slots->moved / kWritesForARefusal >= std::max<std::uint64_t>(payload, 1);
+  const Instant at = slots->freed_at + kSlotEvery;
+  if (!have_others_moved && at > now) return at;
+  slots->freed_at = now;
+  slots->moved = 0;
+  return now;
 }
 
 std::uint32_t Gateway::waiting(const SessionId& session) const {

@@ -6,7 +6,7 @@
 //   sessions    of NFS 4.1 and later: how many slots they have and how many hold a parked call.
 //               One session serves all users of a mount, so the calls that one user has parked must
 //               leave slots to the others: see park(). A refused write is sent again with its
-//               payload, so refusals of writes are spread: see refuse_write_at()
+//               payload, so refusals of writes are spread: see refuse_write()
 //   jobs        which job runs on which client, from Slurm
 //   exports     which export a file belongs to, by its file handle
 //   recalls     files whose delegation the server recalls from a client: calls on them do not wait
@@ -63,6 +63,7 @@ struct ParkedCall {
   SessionId session{};
   std::uint32_t uid = 0;
   OperationKind kind = OperationKind::kOther;
+  std::uint64_t payload = 0;
   Instant since;
   bool has_memory = true;  // for its payload
   bool waits = false;      // by its limit, or because earlier calls of its user do
@@ -84,9 +85,11 @@ class Gateway {
   static constexpr Nanoseconds kLeaseUnknown = std::chrono::seconds{90};
   // Slots of calls that wait for less are free again soon enough, whatever their number.
   static constexpr Nanoseconds kLongWait = std::chrono::milliseconds{20};
-  // Payload of refused writes of a session, a second: each refusal brings it back. A mount whose
-  // slots are all taken by writes of 1 MiB gets one back each 83 ms.
-  static constexpr std::uint64_t kRefusedWrites = std::uint64_t{12} << 20;
+  // Each refusal of a write brings its payload back. So a session gets one only when no call of it
+  // has left the queue for so long, which would have freed a slot as well; or when payload of this
+  // many times its size has left the queue, so that no write is kept for long.
+  static constexpr Nanoseconds kSlotEvery = std::chrono::milliseconds{125};
+  static constexpr std::uint64_t kWritesForARefusal = 2;
 
   Gateway(serve::NfsOptions options, serve::ServerAddress server)
       : options_(std::move(options)),
@@ -118,8 +121,8 @@ class Gateway {
   Parking park(ParkedCall& call, Nanoseconds expected);
   // REQUIRES: it was parked. It no longer waits.
   void unpark(const ParkedCall& call, Instant now);
-  // When to refuse a write with this payload.
-  Instant refuse_write_at(const SessionId& session, std::uint64_t bytes, Instant now);
+  // Whether to refuse a write with this payload now: `now`, or else when to ask again.
+  Instant refuse_write(const SessionId& session, std::uint64_t payload, Instant now);
   // Calls of the session that wait.
   std::uint32_t waiting(const SessionId& session) const;
   std::size_t session_count() const;
@@ -164,7 +167,8 @@ class Gateway {
     std::uint32_t wanted = ~std::uint32_t{0};  // of the server, by its last SEQUENCE
     std::uint32_t waiting = 0;                 // parked calls that wait
     bool is_learned = false;                   // the server has reported its slots
-    Instant next_refusal;                      // of a write
+    Instant freed_at;                          // a slot, by a refusal or a call that has waited
+    std::uint64_t moved = 0;                   // payload that has waited, since the last refusal
     absl::flat_hash_map<std::uint32_t, UserCalls> by_user;
 
     std::uint32_t slots() const { return std::max(std::min(created, wanted), 1U); }

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weir/nfs/gateway.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <deque>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -114,6 +117,86 @@ TEST_F(GatewayTest, OwnersAreRememberedWithTheirLastUserAndBounded) {
   EXPECT_EQ(use("a", 1), client(2));
   for (std::size_t i = 0; i < Gateway::kOwnersMax; ++i) use("owner " + std::to_string(i), 3);
   EXPECT_EQ(use("a", 4), std::nullopt);
+}
+
+// A client that always has a write of 1 MiB for each of its 64 slots, repeats a refused one after
+// 0.11 s, and is limited to `rate` bytes a second.
+class LimitedWriter {
+ public:
+  LimitedWriter(Gateway& gateway, std::uint64_t rate, Instant now)
+      : gateway_(gateway),
+        every_(Nanoseconds{std::int64_t{1'000'000'000} * kMiB / rate}),
+        moves_at_(now + every_),
+        freed_at_(now),
+        due_(Gateway::kSlotsUnknown, now) {}
+
+  void turn(Instant now) {
+    while (!due_.empty() && due_.front() <= now) {
+      due_.pop_front();
+      ++sent;
+      ParkedCall write{.kind = OperationKind::kWrite, .payload = kMiB, .since = now};
+      if (gateway_.park(write, std::chrono::seconds{1}) == Parking::kParked) {
+        parked_.push_back(write);
+      } else {
+        ++refused_;
+      }
+    }
+    if (now >= moves_at_ && !parked_.empty()) {
+      moves_at_ += every_;
+      gateway_.unpark(parked_.front(), now);
+      parked_.pop_front();
+      ++done;
+      free(now, now);
+    }
+    while (refused_ > 0 && gateway_.refuse_write(SessionId{}, kMiB, now) <= now) {
+      --refused_;
+      free(now, now + std::chrono::milliseconds{110});
+    }
+  }
+
+  std::uint64_t sent = 0;
+  std::uint64_t done = 0;
+  Nanoseconds longest{0};  // between two times at which a slot was free
+
+ private:
+  static constexpr std::int64_t kMiB = 1 << 20;
+
+  void free(Instant now, Instant due) {
+    longest = std::max(longest, now - freed_at_);
+    freed_at_ = now;
+    due_.insert(std::ranges::upper_bound(due_, due), due);
+  }
+
+  Gateway& gateway_;
+  Nanoseconds every_;
+  Instant moves_at_;
+  Instant freed_at_;
+  std::deque<Instant> due_;  // when the client sends what is not in the gateway
+  std::deque<ParkedCall> parked_;
+  std::uint32_t refused_ = 0;  // and not answered yet
+};
+
+TEST_F(GatewayTest, ALimitedWriterSendsItsDataLessThanThreeTimes) {
+  for (const auto& [rate, most] :
+       {std::pair{10'000'000, 1.6}, std::pair{100'000'000, 1.6}, std::pair{1'000'000, 9.5}}) {
+    Gateway gateway({}, {.address = {}, .size = 0, .text = "server"});
+    LimitedWriter writer(gateway, static_cast<std::uint64_t>(rate), kNow);
+    Instant now = kNow;
+    for (; now < kNow + std::chrono::seconds{6}; now += std::chrono::milliseconds{1}) {
+      writer.turn(now);
+    }
+    // All slots are taken from the beginning.
+    const double since_start = static_cast<double>(writer.sent) / static_cast<double>(writer.done);
+    if (rate >= 10'000'000) EXPECT_LT(since_start, 2.7) << rate;
+    const std::uint64_t sent = std::exchange(writer.sent, 0);
+    EXPECT_GT(sent, 64U);
+    writer.done = 0;
+    for (; now < kNow + std::chrono::seconds{60}; now += std::chrono::milliseconds{1}) {
+      writer.turn(now);
+    }
+    EXPECT_LT(static_cast<double>(writer.sent), most * static_cast<double>(writer.done)) << rate;
+    EXPECT_LE(writer.longest, Gateway::kSlotEvery + std::chrono::milliseconds{2}) << rate;
+  }
 }
 
 // Sessions of all loops use one gateway; also run under the thread sanitizer.

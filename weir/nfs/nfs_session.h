@@ -9,11 +9,13 @@
 // Only these include this header.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,6 +30,7 @@
 #include "weir/nfs/gateway.h"
 #include "weir/nfs/record_writer.h"
 #include "weir/nfs/session.h"
+#include "weir/serve/send_directly.h"
 
 namespace weir::nfs {
 
@@ -41,6 +44,9 @@ inline constexpr std::size_t kReplyHeadBytes = std::size_t{1} << 10;
 inline constexpr Nanoseconds kWatchEvery = std::chrono::seconds{1};
 // Room that a parked write leaves for calls behind it.
 inline constexpr std::size_t kRoomForOthers = std::size_t{1} << 20;
+// Calls that were answered, whose memory is used again; freed by watch() when none is unanswered.
+inline constexpr std::size_t kSparesMax = 32;
+inline constexpr std::size_t kMessageKept = 512;
 // Unanswered MNT calls whose paths are kept, to learn exports: too few to be charged.
 inline constexpr std::size_t kMountsMax = 8;
 
@@ -89,7 +95,7 @@ struct HeldCall {
   State state = State::kQueued;
   bool is_gss = false;
   bool is_tls_probe = false;
-  bool is_cut = false;
+  bool is_record = false;        // `message` begins with its mark
   std::uint32_t copies = 1;      // sent to the server
   std::uint64_t request_id = 0;  // while it holds a slot of the Target
   std::uint64_t digest = 0;
@@ -101,7 +107,26 @@ struct HeldCall {
   std::unique_ptr<ByteQueue> rest;  // of a long one
 
   std::size_t size() const {
-    return sizeof *this + message.size() + (rest == nullptr ? 0 : rest->size());
+    return sizeof *this + message.capacity() + (rest == nullptr ? 0 : rest->size());
+  }
+  // For the next call.
+  void clear() {
+    state = State::kQueued;
+    is_gss = is_tls_probe = is_record = false;
+    copies = 1;
+    request_id = 0;
+    length.reset();
+    parked.reset();
+    rest.reset();
+    clear_message();
+  }
+  // A small buffer is kept for the next call.
+  void clear_message() {
+    if (message.capacity() > kMessageKept) {
+      message = {};
+    } else {
+      message.clear();
+    }
   }
 };
 
@@ -138,9 +163,8 @@ class NfsSession final : public serve::Session {
     return !is_full_ && (!is_reply_begun_ || to_client_.empty());
   }
   bool takes_from_client() const override { return !is_streaming_ || to_server_.empty(); }
-  std::size_t streamed_from_server() const override {
-    const bool streams = is_reply_begun_ && takes_from_server();
-    return streams ? from_server_.fragment_left() : 0;
+  bool takes_large_pieces() const override {
+    return to_client_.empty() && port_.has_room(serve::kLargePiece);
   }
   std::size_t streamed_from_client() const override {
     const std::size_t left = from_client_.fragment_left();
@@ -150,12 +174,14 @@ class NfsSession final : public serve::Session {
   void server_ended(std::string_view reason) override;
   bool stop() override;
   bool is_settled() const override {
-    return calls_.empty() && piece_.empty() && to_server_.empty() && !from_server_.is_inside();
+    return calls_.empty() && piece_.empty() && passed_.empty() && to_server_.empty() &&
+           !from_server_.is_inside();
   }
   void wake() override;
   void closed() override;
 
  private:
+  using Calls = absl::flat_hash_map<std::uint32_t, std::unique_ptr<HeldCall>>;  // by xid
   // The destination of the rest of a long message.
   enum class Rest : std::uint8_t { kToCall, kToServer, kNowhere };
 
@@ -165,11 +191,38 @@ class NfsSession final : public serve::Session {
   }
   void connect();
 
-  // Where a writer of records puts bytes: into a queue, but what can be sent at once is.
+  // Where a writer of records puts bytes: into a queue, but what can be sent at once is. To the
+  // client: bytes of the receive buffer stay there as long as they follow each other, so that all
+  // replies in it are sent or copied as one piece.
   struct ToClient {
     NfsSession& session;
+    Input received;  // the receive buffer
+
+    // Whether they lie in the receive buffer, behind its first `skip` bytes.
+    bool is_received(Input bytes, std::size_t skip = 0) const {
+      const std::less_equal<const std::byte*> before;
+      return received.size() >= skip && before(received.data() + skip, bytes.data()) &&
+             before(bytes.data() + bytes.size(), received.data() + received.size());
+    }
+    // Takes a record as it is, with its mark. False: it was received in another form.
+    bool take(const std::array<std::byte, kRecordMarkBytes>& mark, Input bytes) {
+      if (!is_received(bytes, mark.size())) return false;
+      const Input record(bytes.data() - mark.size(), bytes.size() + mark.size());
+      if (!std::ranges::equal(record.first(mark.size()), mark)) return false;
+      append(record);
+      return true;
+    }
     void append(Input bytes) {
-      session.to_client_.append(bytes.subspan(session.port_.send_to_client(bytes)));
+      Input& passed = session.passed_;
+      if (!is_received(bytes)) {
+        session.end_passing();
+        session.to_client_.append(bytes);
+      } else if (!passed.empty() && passed.data() + passed.size() == bytes.data()) {
+        passed = {passed.data(), passed.size() + bytes.size()};
+      } else {
+        session.end_passing();
+        passed = bytes;
+      }
     }
   };
   struct ToServer {
@@ -185,12 +238,16 @@ class NfsSession final : public serve::Session {
   void continue_message(const RecordEvent& piece);
   std::optional<Event> begin_call(const MessageView& message, IoRequest& request);
   std::optional<Event> repeat(HeldCall& first, const MessageView& message, std::uint64_t digest);
+  void hold_message(HeldCall& held, Bytes bytes);
+  void hold_record(HeldCall& held, Bytes record);
+  void end_call(Calls::iterator call);
   HeldCall& hold(const MessageView& message, const Call& call, std::uint64_t digest);
   bool must_delay(const Call& call, const IoRequest& request, HeldCall& held);
   void delay(const MessageView& message, const Call& call, HeldCall& held);
-  void refuse_due(Instant until);
+  void refuse_due();
+  void refuse_first();
   bool may_answer(const Call& call) const;
-  void answer_later(const Call& call, HeldCall& held);
+  void answer_later(const Call& call);
   void refuse_tls(const Call& call);
   Event next_opaque(Input& in, IoRequest& request);
   void perform_opaque(const IoRequest& request);
@@ -214,9 +271,10 @@ class NfsSession final : public serve::Session {
   void unpark(HeldCall& call);
 
   // ---- from the server ----
-  bool take_reply(const RecordEvent& piece);
-  void begin_reply(Bytes bytes, bool is_whole);
-  void settle(std::uint32_t xid, const Reply& reply);
+  bool take_reply(const RecordEvent& piece, Input received);
+  void begin_reply(Bytes bytes, bool is_whole, Input received);
+  void end_passing();
+  void settle(Calls::iterator found, const Reply& reply);
   bool begin_tls(const MessageView& message);
   void learn(const Reply& reply);
   void learn_export(const MessageView& message, std::uint32_t xid);
@@ -254,13 +312,18 @@ class NfsSession final : public serve::Session {
   HeldCall* arriving_ = nullptr;  // of Rest::kToCall
   bool is_streaming_ = false;     // a message is partly in to_server_
   std::deque<std::uint32_t> ready_;
-  absl::flat_hash_map<std::uint32_t, std::unique_ptr<HeldCall>> calls_;  // by xid
+  Calls calls_;
+  std::vector<std::unique_ptr<HeldCall>> spares_;
   std::uint32_t gss_parked_ = 0;
+  // A refused write: it is cut, and its payload is not kept.
   struct Refusal {
-    Instant at;
     std::uint32_t xid;
+    SessionId session;
+    std::uint64_t payload;
+    Instant since;
   };
-  std::deque<Refusal> refusals_;  // by time
+  std::deque<Refusal> refusals_;  // in the order of arrival
+  Instant refuse_at_;             // when to look at them again
 
   SessionId slots_session_{};  // the last one of which highest_slot_ was told
   std::uint32_t highest_slot_ = 0;
@@ -268,6 +331,7 @@ class NfsSession final : public serve::Session {
   Head reply_head_{kReplyWholeMax, kReplyHeadBytes};
   RecordWriter reply_writer_;
   bool is_reply_begun_ = false;
+  Input passed_;  // of the receive buffer, on its way to the client
 
   std::size_t held_ = 0;             // bytes of calls_
   std::size_t charged_ = 0;          // for calls

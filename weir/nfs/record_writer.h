@@ -7,6 +7,7 @@
 //
 //   RecordWriter writer;
 //   writer.begin(to, bytes, length);        length: of the whole message, if it is known
+//   writer.begin_record(to, record);        with its mark
 //   writer.add(to, bytes, is_last);
 //
 // One for each direction of a connection. REQUIRES: records do not overlap.
@@ -31,11 +32,22 @@ class RecordWriter {
   void begin(To& to, Input bytes, std::optional<std::uint32_t> length) {
     in_fragments_ = !length;
     if (length) {
-      to.append(record_mark(*length));
+      const auto mark = record_mark(*length);
+      if constexpr (requires { to.take(mark, bytes); }) {
+        if (to.take(mark, bytes)) return;
+      }
+      to.append(mark);
       to.append(bytes);
     } else {
       add(to, bytes, false);
     }
+  }
+
+  // The same, with the mark of a message whose length is known.
+  template <class To>
+  void begin_record(To& to, Input record) {
+    in_fragments_ = false;
+    to.append(record);
   }
 
   template <class To>

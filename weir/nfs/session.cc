@@ -103,7 +103,7 @@ void NfsSession::watch() {
 }
 
 void NfsSession::set_alarm() {
-  port_.wake_at(refusals_.empty() ? watch_at_ : std::min(watch_at_, refusals_.front().at));
+  port_.wake_at(refusals_.empty() ? watch_at_ : std::min(watch_at_, refuse_at_));
 }
 
 void NfsSession::wake() {
@@ -113,7 +113,7 @@ void NfsSession::wake() {
   }
   if (has_server_ended_) return port_.hang_up();
   const Instant now = port_.now();
-  refuse_due(now);
+  refuse_due();
   // It may also be the gateway that does not read.
   const bool is_read = !stalled_since_ && port_.has_room(0) && takes_from_client();
   if (from_client_.is_inside() && is_read && now - last_input_ >= kStallMax) {
@@ -126,6 +126,7 @@ void NfsSession::wake() {
     look_for_late_calls();
     if (is_closed_) return;
     if (!calls_.empty() || from_client_.is_inside()) return watch();
+    spares_.clear();
   }
   if (!is_closed_) set_alarm();
 }
@@ -173,10 +174,12 @@ void NfsSession::closed() {
   if (!std::exchange(is_closed_, true)) look_for_bypass();
   for (auto& [xid, call] : calls_) unpark(*call);
   calls_.clear();
+  spares_.clear();
   piece_.clear();
   ready_.clear();
   refusals_.clear();
   arriving_ = nullptr;
+  passed_ = {};
   rest_ = Rest::kNowhere;
   held_ = slots_held_ = 0;
   port_.release(std::exchange(charged_, 0) + std::exchange(charged_replies_, 0));

@@ -21,8 +21,9 @@ constexpr std::size_t kDigestBytes = 256;  // of a call, to recognize a retransm
 std::uint64_t digest_of(Bytes bytes) {
   bytes = bytes.first(std::min(bytes.size(), kDigestBytes));
   std::uint64_t hash = bytes.size();
-  for (; bytes.size() >= 8; bytes = bytes.subspan(8)) {
-    hash = hash_words(hash, load_be<std::uint64_t>(bytes.data()));
+  for (; bytes.size() >= 16; bytes = bytes.subspan(16)) {
+    hash = hash_words(hash + load_be<std::uint64_t>(bytes.data()),
+                      load_be<std::uint64_t>(bytes.data() + 8));
   }
   for (const std::byte byte : bytes) hash = hash_words(hash, static_cast<std::uint64_t>(byte));
   return hash;
@@ -153,8 +154,7 @@ std::optional<NfsSession::Event> NfsSession::begin_call(const MessageView& messa
     delay(message, call, held);
     return std::nullopt;
   }
-  held.message.assign(message.bytes.begin(), message.bytes.end());
-  held_ += held.message.size();
+  hold_message(held, message.bytes);
   if (held.is_gss) ++gss_parked_;
   if (!message.is_whole()) {
     rest_ = Rest::kToCall;
@@ -164,7 +164,14 @@ std::optional<NfsSession::Event> NfsSession::begin_call(const MessageView& messa
 }
 
 HeldCall& NfsSession::hold(const MessageView& message, const Call& call, std::uint64_t digest) {
-  auto& held = *(calls_[call.header.xid] = std::make_unique<HeldCall>());
+  std::unique_ptr<HeldCall>& place = calls_[call.header.xid];
+  if (spares_.empty()) {
+    place = std::make_unique<HeldCall>();
+  } else {
+    place = std::move(spares_.back());
+    spares_.pop_back();
+  }
+  HeldCall& held = *place;
   held.pending = pending_of(call);
   held.digest = digest;
   held.length = length_of(message);
@@ -172,6 +179,36 @@ HeldCall& NfsSession::hold(const MessageView& message, const Call& call, std::ui
   held.is_tls_probe = call.is_tls_probe();
   held_ += held.size();
   return held;
+}
+
+// The call is answered.
+void NfsSession::end_call(Calls::iterator call) {
+  HeldCall& held = *call->second;
+  held_ -= held.size();
+  if (spares_.size() < kSparesMax) {
+    held.clear();
+    spares_.push_back(std::move(call->second));
+  }
+  calls_.erase(call);
+}
+
+void NfsSession::hold_message(HeldCall& held, Bytes bytes) {
+  held_ -= held.size();
+  held.is_record = held.length.has_value();
+  held.message.reserve(kRecordMarkBytes + bytes.size());
+  if (held.is_record) {
+    const auto mark = record_mark(*held.length);
+    held.message.assign(mark.begin(), mark.end());
+  }
+  held.message.insert(held.message.end(), bytes.begin(), bytes.end());
+  held_ += held.size();
+}
+
+void NfsSession::hold_record(HeldCall& held, Bytes record) {
+  held_ -= held.size();
+  held.is_record = true;
+  held.message.assign(record.begin(), record.end());
+  held_ += held.size();
 }
 
 // Whether it is forwarded without waiting. Calls of a GSS context must not overtake many others.
@@ -226,7 +263,10 @@ void NfsSession::fill(const Call& call, IoRequest& request) {
 bool NfsSession::must_delay(const Call& call, const IoRequest& request, HeldCall& held) {
   if (may_answer(call)) return port_.expected_wait(request) > gateway_.wait_max();
   if (!can_cut(call)) return false;
-  ParkedCall parked{.uid = request.attributes.uid, .kind = call.kind, .since = port_.now()};
+  ParkedCall parked{.uid = request.attributes.uid,
+                    .kind = call.kind,
+                    .payload = call.compound->sent,
+                    .since = port_.now()};
   std::ranges::copy(call.compound->slot->session_id, parked.session.begin());
   // A write that waits without room for it would keep all users of the connection waiting.
   const std::uint64_t payload = std::min(call.compound->sent, kChargeMax);
@@ -240,22 +280,17 @@ bool NfsSession::must_delay(const Call& call, const IoRequest& request, HeldCall
 // again 0.1 s after its refusal, so the refusal may have to wait.
 void NfsSession::delay(const MessageView& message, const Call& call, HeldCall& held) {
   ++gateway_.counters().delayed;
-  if (may_answer(call)) return answer_later(call, held);
+  if (may_answer(call)) return answer_later(call);
   std::array<std::byte, kAnswerMax> buffer;
   const Bytes record = cut_call(buffer, message, call);
-  held.is_cut = true;
-  held.message.assign(record.begin(), record.end());
-  held_ += held.message.size();
+  hold_record(held, record);
   if (call.kind == OperationKind::kWrite) {
     SessionId session{};
     std::ranges::copy(call.compound->slot->session_id, session.begin());
-    const Instant at = gateway_.refuse_write_at(session, call.compound->sent, port_.now());
-    if (at > port_.now() && !stops_) {
-      held.state = HeldCall::State::kRefused;
-      const auto behind = std::ranges::upper_bound(refusals_, at, {}, &Refusal::at);
-      refusals_.insert(behind, {at, call.header.xid});
-      return set_alarm();
-    }
+    held.state = HeldCall::State::kRefused;
+    refusals_.push_back({call.header.xid, session, call.compound->sent, port_.now()});
+    refuse_due();
+    return set_alarm();
   }
   send(held);
 }
@@ -266,22 +301,33 @@ bool NfsSession::may_answer(const Call& call) const {
   return (options.delays_v3 && can_jukebox(call)) || (options.delays_v40 && can_delay(call));
 }
 
-void NfsSession::answer_later(const Call& call, HeldCall& held) {
+void NfsSession::answer_later(const Call& call) {
   std::array<std::byte, kAnswerMax> buffer;
   to_client_.append(call.v3 ? jukebox_reply(buffer, call) : delay_reply(buffer, call));
-  held_ -= held.size();
-  calls_.erase(call.header.xid);
+  end_call(calls_.find(call.header.xid));
   account_replies();
   port_.transfer();
 }
 
-// Sends those that are due.
-void NfsSession::refuse_due(Instant until) {
-  while (!refusals_.empty() && refusals_.front().at <= until) {
-    const auto found = calls_.find(refusals_.front().xid);
-    refusals_.pop_front();
-    if (found != calls_.end()) send(*found->second);
+// Refuses writes that are due; they are kept for wait_max() at most, like calls that wait.
+void NfsSession::refuse_due() {
+  const Instant now = port_.now();
+  while (!refusals_.empty()) {
+    const Refusal& first = refusals_.front();
+    refuse_at_ = gateway_.refuse_write(first.session, first.payload, now);
+    const Instant end = first.since + gateway_.wait_max();
+    if (refuse_at_ > now && end > now && !stops_) {
+      refuse_at_ = std::min(refuse_at_, end);
+      return;
+    }
+    refuse_first();
   }
+}
+
+void NfsSession::refuse_first() {
+  const auto found = calls_.find(refusals_.front().xid);
+  refusals_.pop_front();
+  if (found != calls_.end()) send(*found->second);
 }
 
 void NfsSession::refuse_tls(const Call& call) {
@@ -340,7 +386,7 @@ void NfsSession::warn_once(Gateway::Mark mark, std::string_view text) {
 
 bool NfsSession::stop() {
   stops_ = true;
-  refuse_due(kNever);
+  refuse_due();
   return !from_client_.is_inside();
 }
 
@@ -370,6 +416,7 @@ void NfsSession::perform(IoRequest& request, std::span<std::byte> /*room*/) {
   if (call.is_gss) --gss_parked_;
   unpark(call);
   send(call);
+  refuse_due();
   const bool is_silent = silent_since_ && gateway_.heard_at() > *silent_since_;
   if (is_silent && slots_held_ > kSilentSlots) give_up_slot(call);
 }
@@ -391,8 +438,8 @@ void NfsSession::send(HeldCall& call) {
 
 void NfsSession::put(HeldCall& call) {
   held_ -= call.size();
-  if (call.is_cut) {
-    to_server_.append(call.message);
+  if (call.is_record) {
+    call_writer_.begin_record(to_server_, call.message);
   } else {
     call_writer_.begin(to_server_, call.message, call.length);
   }
@@ -409,7 +456,7 @@ void NfsSession::put(HeldCall& call) {
     }
     call.rest.reset();
   }
-  call.message = {};
+  call.clear_message();
   held_ += call.size();
   if (arriving_ == &call) {
     arriving_ = nullptr;

@@ -17,43 +17,53 @@ void NfsSession::from_server(Input in) {
   gateway_.heard(heard_at_);
   silent_since_.reset();
   is_silence_noted_ = false;
+  const Input received = in;
   while (!in.empty() && !is_closed_) {
     if (is_opaque_) {
-      ToClient{*this}.append(in);
+      ToClient{*this, received}.append(in);
       replied_ += in.size();
       break;
     }
     const RecordEvent piece = from_server_.next(in);
     if (piece.kind == RecordEvent::Kind::kBreak) {
+      end_passing();
       port_.note(
           fmt::format("server {} sent {}; disconnected", server_.text, describe(piece.reason)));
       has_server_ended_ = true;
       return port_.hang_up();
     }
     if (piece.kind != RecordEvent::Kind::kPiece) break;
-    if (!take_reply(piece)) break;
+    if (!take_reply(piece, received)) break;
   }
+  end_passing();
   if (!is_closed_) account_replies();
 }
 
+// Sends what is passed on, or leaves it to the queue.
+void NfsSession::end_passing() {
+  if (passed_.empty()) return;
+  const Input bytes = std::exchange(passed_, {});
+  to_client_.append(bytes.subspan(port_.send_to_client(bytes)));
+}
+
 // False: the connection is over.
-bool NfsSession::take_reply(const RecordEvent& piece) {
+bool NfsSession::take_reply(const RecordEvent& piece, Input received) {
   if (is_reply_begun_) {
     is_reply_begun_ = !piece.is_last;
-    ToClient to{*this};
+    ToClient to{*this, received};
     reply_writer_.add(to, piece.bytes, piece.is_last);
     return true;
   }
   const auto bytes = reply_head_.add(piece, from_server_);
   if (!bytes) return true;
   is_reply_begun_ = !piece.is_last;
-  begin_reply(*bytes, piece.is_last);
+  begin_reply(*bytes, piece.is_last, received);
   if (is_closed_) return false;
   reply_head_.clear();
   return true;
 }
 
-void NfsSession::begin_reply(Bytes bytes, bool is_whole) {
+void NfsSession::begin_reply(Bytes bytes, bool is_whole, Input received) {
   const MessageView message{bytes, is_whole ? bytes.size() : from_server_.message_length_max()};
   const auto length =
       is_whole ? static_cast<std::uint32_t>(bytes.size()) : from_server_.message_length();
@@ -64,12 +74,13 @@ void NfsSession::begin_reply(Bytes bytes, bool is_whole) {
   // A reply can only belong to a call that was forwarded to the server.
   const bool is_known = found != calls_.end() && found->second->state == HeldCall::State::kSent;
   if (type != MessageType::kCall && !is_known) ++gateway_.counters().replies_unmatched;
-  ToClient to{*this};
+  ToClient to{*this, received};
   if (!is_known) return reply_writer_.begin(to, bytes, length);
   const PendingCall& pending = found->second->pending;
   const Reply reply = read_reply(message, pending);
   std::array<std::byte, kAnswerMax> buffer;
   if (const auto mended = mend_reply(buffer, message, pending)) {
+    end_passing();
     to_client_.append(*mended);
   } else {
     reply_writer_.begin(to, bytes, length);
@@ -77,7 +88,7 @@ void NfsSession::begin_reply(Bytes bytes, bool is_whole) {
   learn(reply);
   if (!mounts_.empty()) learn_export(message, pending.xid);
   const bool is_probe = found->second->is_tls_probe;
-  settle(pending.xid, reply);
+  settle(found, reply);
   if (is_probe && is_whole && begin_tls(message)) is_opaque_ = true;
 }
 
@@ -86,6 +97,7 @@ void NfsSession::begin_reply(Bytes bytes, bool is_whole) {
 bool NfsSession::begin_tls(const MessageView& message) {
   if (!starts_tls(read_reply_header(message))) return false;
   if (!calls_.empty() || from_client_.is_inside()) {
+    end_passing();
     port_.note("disconnected: it has sent calls before TLS was established");
     has_server_ended_ = true;
     port_.hang_up();
@@ -96,14 +108,10 @@ bool NfsSession::begin_tls(const MessageView& message) {
   return true;
 }
 
-void NfsSession::settle(std::uint32_t xid, const Reply& reply) {
-  const auto found = calls_.find(xid);
+void NfsSession::settle(Calls::iterator found, const Reply& reply) {
   HeldCall& call = *found->second;
   const std::uint64_t id = std::exchange(call.request_id, 0);
-  if (--call.copies == 0) {
-    held_ -= call.size();
-    calls_.erase(found);
-  }
+  if (--call.copies == 0) end_call(found);
   give_back_room();
   if (id == 0) return;
   --slots_held_;

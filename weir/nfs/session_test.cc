@@ -270,12 +270,57 @@ TEST_F(NfsSessionTest, WhatTheSocketsTakeAtOnceIsForwardedInOrder) {
     const std::string reply = success_header(xid).u32(0).opaque(std::string(200'000, 'r')).record();
     from_server(std::string_view(reply).substr(0, 50'000));
     EXPECT_EQ(session_->takes_from_server(), at_once >= 50'000);
-    EXPECT_EQ(session_->streamed_from_server(), at_once >= 50'000 ? reply.size() - 50'000 : 0);
+    EXPECT_EQ(session_->takes_large_pieces(), at_once >= 50'000);
     from_server(std::string_view(reply).substr(50'000));
     EXPECT_TRUE(session_->takes_from_server());
-    EXPECT_EQ(session_->streamed_from_server(), 0U);
     EXPECT_EQ(port_.client_took + to_client(), reply);
   }
+}
+
+// Replies stay in the receive buffer as long as they follow each other there.
+TEST_F(NfsSessionTest, RepliesThatArriveTogetherAreOnePiece) {
+  port_.session = session_.get();
+  const auto reply = [](std::uint32_t xid) { return success_header(xid).u32(5).record(); };
+  std::string all;
+  for (std::uint32_t xid = 1; xid <= 6; ++xid) {
+    feed(get_attributes(xid));
+    perform();
+    all += xid == 3 ? in_fragments(reply(xid), 8) : reply(xid);
+  }
+  to_server();
+  const std::string expected =
+      reply(1) + reply(2) + reply(3) + reply(4) + reply(5) + reply(6) + reply(7);
+  for (const std::size_t at_once : {std::size_t{0}, std::size_t{5}, std::size_t{1} << 20}) {
+    SCOPED_TRACE(at_once);
+    port_.takes_at_once = at_once;
+    port_.client_took.clear();
+    port_.client_pieces = 0;
+    from_server(all + reply(7).substr(0, 10));  // nobody waits for it
+    EXPECT_EQ(port_.client_pieces, 2) << "before and after the one that was joined";
+    from_server(reply(7).substr(10));
+    EXPECT_EQ(port_.client_took + to_client(), expected);
+    EXPECT_TRUE(session_->is_settled());
+  }
+}
+
+TEST_F(NfsSessionTest, AMendedReplyKeepsItsPlace) {
+  const auto reply = [](std::uint32_t xid) { return success_header(xid).u32(5).record(); };
+  port_.session = session_.get();
+  port_.takes_at_once = std::size_t{1} << 20;
+  feed(get_attributes(1) + get_attributes(3));
+  perform();
+  perform();
+  port_.wait = seconds{60};
+  feed(read4(0).call(2, 1000).record());
+  ASSERT_EQ(gateway_.counters().delayed, 1U);
+  to_server();
+  CompoundWriter done(1);
+  done.sequence_result(0, 1);
+  from_server(reply(1) + done.reply(2).record() + reply(3));
+  CompoundWriter delayed(1);
+  delayed.sequence_result(0, 1).result(Op::kPutFh, kDelay);
+  EXPECT_EQ(port_.client_took + to_client(),
+            reply(1) + delayed.reply(2, kDelay).record() + reply(3));
 }
 
 TEST_F(NfsSessionTest, FragmentsAreJoinedUnlessTheMessageIsLong) {
@@ -523,6 +568,12 @@ std::string write4(std::uint32_t xid, std::size_t bytes) {
   return writer.call(xid, 1000).record();
 }
 
+// What the server gets of a call that is refused.
+std::string alone4(std::uint32_t xid) {
+  CompoundWriter writer(1);
+  return writer.sequence(xid % 64, 1).call(xid, 1000).record();
+}
+
 struct DelayingSessionTest : NfsSessionTest {
   DelayingSessionTest() : NfsSessionTest(options()) {
     port_.wait = gateway_.wait_max() + seconds{1};
@@ -596,22 +647,52 @@ TEST_F(NfsSessionTest, RefusalsOfWritesAreSpread) {
   for (std::uint32_t xid = 0; xid < 4; ++xid) feed_pieces(write4(xid, kMiB));
   EXPECT_TRUE(queued_.empty());
   EXPECT_EQ(gateway_.counters().delayed, 4U);
-  const auto alone = [](std::uint32_t xid) {
-    CompoundWriter writer(1);
-    return writer.sequence(xid, 1).call(xid, 1000).record();
-  };
-  EXPECT_EQ(to_server(), alone(0));
+  EXPECT_EQ(to_server(), alone4(0));
   feed(read4(9).call(9, 1000).record());
-  EXPECT_EQ(to_server(), alone(9)) << "others are refused at once";
+  EXPECT_EQ(to_server(), alone4(9)) << "others are refused at once";
   EXPECT_LT(port_.held, 10'000U) << "without their payload";
-  // 12 MiB of writes a second come back.
-  EXPECT_EQ(port_.wakes_at - port_.time, Nanoseconds{83'333'333});
+  EXPECT_EQ(port_.wakes_at - port_.time, Gateway::kSlotEvery);
   port_.time = port_.wakes_at;
   session_->wake();
-  EXPECT_EQ(to_server(), alone(1));
+  EXPECT_EQ(to_server(), alone4(1));
   EXPECT_GT(port_.wakes_at, port_.time);
   EXPECT_TRUE(session_->stop());
-  EXPECT_EQ(to_server(), alone(2) + alone(3)) << "a drain answers them";
+  EXPECT_EQ(to_server(), alone4(2) + alone4(3)) << "a drain answers them";
+}
+
+TEST_F(NfsSessionTest, AWriteIsRefusedAfterTwiceItsSizeHasLeftTheQueue) {
+  constexpr std::size_t kMiB = std::size_t{1} << 20;
+  port_.wait = seconds{1};
+  for (std::uint32_t xid = 0; xid < 4; ++xid) feed_pieces(write4(xid, kMiB));
+  port_.wait = seconds{60};
+  for (std::uint32_t xid = 4; xid < 7; ++xid) feed_pieces(write4(xid, kMiB));
+  ASSERT_EQ(queued_.size(), 4U);
+  EXPECT_EQ(to_server(), alone4(4)) << "the first refusal";
+  for (const std::uint32_t xid : {0U, 2U}) {
+    perform();
+    EXPECT_EQ(to_server(), write4(xid, kMiB));
+    perform();
+    EXPECT_EQ(to_server(), write4(xid + 1, kMiB) + alone4(5 + xid / 2));
+  }
+}
+
+TEST_F(NfsSessionTest, ARefusalOfAWriteWaitsNoLongerThanACallMay) {
+  constexpr std::size_t kMiB = std::size_t{1} << 20;
+  port_.wait = seconds{60};
+  for (std::uint32_t xid = 0; xid < 2; ++xid) feed_pieces(write4(xid, kMiB));
+  EXPECT_EQ(to_server(), alone4(0));
+  gateway_.set_slots({}, 64);  // it is not forgotten when no call of it waits
+  const Instant end = port_.time + gateway_.wait_max();
+  port_.wait = seconds{1};
+  for (std::uint32_t xid = 100; port_.time < end; ++xid) {
+    feed(read4(1).call(xid, 1000).record());
+    perform();  // frees a slot of the session
+    session_->wake();
+    EXPECT_EQ(to_server(), read4(1).call(xid, 1000).record());
+    port_.time += std::chrono::milliseconds{100};
+  }
+  session_->wake();
+  EXPECT_EQ(to_server(), alone4(1));
 }
 
 TEST_F(NfsSessionTest, AWriteWithoutMemoryIsRefusedInsteadOfKeepingOthersWaiting) {

@@ -165,7 +165,7 @@ class Connection final : private SessionPort, private Upstream::Owner {
 
   // ---- Upstream::Owner ----
   void upstream_received(std::span<const std::byte> bytes) override;
-  std::size_t upstream_streams() const override { return session_->streamed_from_server(); }
+  bool takes_large_pieces() const override { return session_->takes_large_pieces(); }
   void upstream_sent() override;
   void upstream_ended(const std::string& reason) override;
   void upstream_over() override { settle(); }
@@ -233,6 +233,7 @@ class Connection final : private SessionPort, private Upstream::Owner {
   void await_room();
   void send_one(std::span<const std::byte> bytes);
   void flush_gateway();
+  bool flush_to_client();
   void send_encrypted();
   void encrypt_replies();
   void end_tls_batch();
@@ -267,6 +268,7 @@ class Connection final : private SessionPort, private Upstream::Owner {
   bool is_in_line_ = false;       // of LoopContext::intake
   bool is_wait_counted_ = false;  // in Counters::memory_waits
   bool is_told_over_ = false;
+  bool polls_ = false;         // the pending receive only waits for data
   bool is_direct_ = false;     // the pending receive goes to a request's own buffer
   bool lacks_memory_ = false;  // for the payload of writing_
   bool awaits_room_ = false;   // the pending send waits for room in the socket

@@ -49,26 +49,38 @@ void Connection::upstream_ended(const std::string& reason) {
 }
 
 void Connection::flush_gateway() {
-  upstream_->flush();
+  const bool has_sent = upstream_->flush();
+  if (flush_to_client() || has_sent) session_->transferred();
+  if (hangs_up_ && !send_.is_pending) return close();
   if (session_->takes_from_server()) upstream_->receive();
-  ByteQueue& out = *session_->to_client();
-  if (!send_.is_pending && !out.empty()) {
-    Outgoing& outgoing = context_.next_outgoing();
-    outgoing.message = {};
-    outgoing.message.msg_iov = outgoing.parts.data();
-    outgoing.message.msg_iovlen = out.parts(outgoing.parts);
-    send_.is_pending = true;
-    context_.io->send(socket_.get(), outgoing.message, send_);
-  }
+  receive();
   settle();
+}
+
+// Whether bytes were sent. What the socket does not take at once is left to the kernel.
+bool Connection::flush_to_client() {
+  ByteQueue& out = *session_->to_client();
+  if (send_.is_pending || out.empty()) return false;
+  const bool has_sent = send_queue(socket_.get(), out) > 0;
+  if (out.empty()) return has_sent;
+  Outgoing& outgoing = context_.next_outgoing();
+  outgoing.message = {};
+  outgoing.message.msg_iov = outgoing.parts.data();
+  outgoing.message.msg_iovlen = out.parts(outgoing.parts);
+  send_.is_pending = true;
+  context_.io->send(socket_.get(), outgoing.message, send_);
+  return has_sent;
 }
 
 // More of a message that is forwarded while it arrives.
 void Connection::receive_streamed() {
-  if (state_ != State::kOpen || !rest_.empty()) return;
-  const auto more =
-      receive_more(socket_.get(), context_.large_room, session_->streamed_from_client());
-  if (!more.empty()) use(more);
+  if (state_ != State::kOpen || !rest_.empty()) return receive();
+  const std::size_t most = session_->streamed_from_client();
+  if (most == 0) return receive();
+  const auto [got, bytes] = receive_large(socket_.get(), context_.large_room, most);
+  if (got <= 0 && got != -EAGAIN && got != -EINTR) return close();
+  if (!bytes.empty()) use(bytes);
+  receive();
 }
 
 std::size_t Connection::send_to_client(std::span<const std::byte> piece) {

@@ -7,6 +7,7 @@
 
 #include "weir/serve/connection.h"
 #include "weir/serve/dispatcher.h"
+#include "weir/serve/send_directly.h"
 #include "weir/serve/session_check.h"
 
 namespace weir::serve {
@@ -34,7 +35,10 @@ void Connection::receive() {
   receive_.is_pending = true;
   const std::uint32_t left = writing_ != nullptr ? payload_left_ : 0;
   is_direct_ = left >= kDirectMin && tls_ == nullptr;
-  if (is_direct_) {
+  polls_ = upstream_ != nullptr && session_->streamed_from_client() >= kSendDirectlyMin;
+  if (polls_) {
+    context_.io->poll_data(socket_.get(), receive_);
+  } else if (is_direct_) {
     const std::uint64_t have = writing_->length - left;
     const std::uint32_t bytes = std::min(left, kReceiveMax);
     context_.io->receive_into(socket_.get(), {writing_->buffer.data() + have, bytes}, receive_);
@@ -58,6 +62,7 @@ void Connection::received(host::Operation& io, const host::Completion& completio
   const bool is_counted = std::exchange(self.is_counted_, false);
   if (is_counted && completion.result == -ECANCELED) return self.judge_payload();
   if (completion.result <= 0) return self.close();
+  if (self.polls_) return self.receive_streamed();
   if (self.is_direct_) {
     self.payload_left_ -= static_cast<std::uint32_t>(completion.result);
     if (self.payload_left_ == 0) {
@@ -70,7 +75,6 @@ void Connection::received(host::Operation& io, const host::Completion& completio
   }
   self.feed(self.context_.io->received(completion));
   self.context_.io->give_back(completion);
-  if (self.upstream_ != nullptr) self.receive_streamed();
   self.receive();
 }
 

@@ -316,7 +316,7 @@ struct LoopContext {
   Heap<Alarm, Instant, &Alarm::hook> alarms;
   std::vector<std::unique_ptr<Outgoing>> outgoing;
   std::size_t outgoing_used = 0;      // of this turn
-  std::vector<std::byte> large_room;  // of gateways, for receive_more()
+  std::vector<std::byte> large_room;  // of gateways, for receive_large()
 
   Outgoing& next_outgoing();
   // Counts bytes that are sent in this turn.

@@ -3,11 +3,23 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 
 #include <sys/socket.h>
 #include <sys/uio.h>
 
 namespace weir::serve {
+namespace {
+
+std::size_t send_parts(int socket, std::span<iovec> parts) {
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = parts.size();
+  const ssize_t done = sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+  return static_cast<std::size_t>(std::max<ssize_t>(done, 0));
+}
+
+}  // namespace
 
 std::size_t send_directly(int socket, ByteQueue& queue, std::span<const std::byte> piece) {
   if (piece.size() < kSendDirectlyMin) return 0;
@@ -18,22 +30,24 @@ std::size_t send_directly(int socket, ByteQueue& queue, std::span<const std::byt
   for (std::size_t i = 0; i < waiting; ++i) before += parts[i].iov_len;
   if (before != queue.size()) return 0;
   parts[waiting] = {const_cast<std::byte*>(piece.data()), piece.size()};
-  msghdr message{};
-  message.msg_iov = parts.data();
-  message.msg_iovlen = waiting + 1;
-  const ssize_t done = sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-  if (done <= 0) return 0;
-  const auto sent = static_cast<std::size_t>(done);
+  const std::size_t sent = send_parts(socket, std::span(parts).first(waiting + 1));
   queue.drop(std::min(sent, before));
   return sent - std::min(sent, before);
 }
 
-std::span<const std::byte> receive_more(int socket, std::vector<std::byte>& room,
-                                        std::size_t bytes) {
-  if (bytes < kSendDirectlyMin) return {};
+std::size_t send_queue(int socket, ByteQueue& queue) {
+  constexpr std::size_t kPartsMax = 64;
+  std::array<iovec, kPartsMax> parts;
+  const std::size_t sent = send_parts(socket, std::span(parts).first(queue.parts(parts)));
+  queue.drop(sent);
+  return sent;
+}
+
+LargeReceive receive_large(int socket, std::vector<std::byte>& room, std::size_t bytes) {
   if (room.empty()) room.resize(kLargePiece);
   const ssize_t got = recv(socket, room.data(), std::min(bytes, room.size()), MSG_DONTWAIT);
-  return std::span(room).first(got < 0 ? 0 : static_cast<std::size_t>(got));
+  if (got < 0) return {-errno, {}};
+  return {static_cast<int>(got), std::span(room).first(static_cast<std::size_t>(got))};
 }
 
 }  // namespace weir::serve

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Large messages that a gateway forwards while they arrive are sent from the buffer into which they
-// were received, in large pieces, and not copied to a queue: copying 1 MiB costs a third as much as
-// all else that forwarding it does, and each piece costs a turn of the loop.
+// How a gateway forwards what it has received at once, without a turn of the loop for the end of
+// the send: what is in a queue; or a large piece from the buffer into which it was received, which
+// is not copied to the queue: copying 1 MiB costs a third as much as all else that forwarding it
+// does.
 //
 //   queue:   | bytes that wait |          sendmsg(2): | bytes that wait | piece |
 //   piece:   received just now            what the socket does not take of the piece is left to the
 //                                         caller, who appends it to the queue
 //
-// One thread. Nothing is sent if the queue is long, so order is kept in any case.
+// One thread. No piece is sent if the queue is long, so order is kept in any case.
 #pragma once
 
 #include <cstddef>
@@ -29,9 +30,16 @@ inline constexpr std::size_t kLargePiece = std::size_t{256} << 10;
 // send of the queue. REQUIRES: the kernel does not use the queue.
 std::size_t send_directly(int socket, ByteQueue& queue, std::span<const std::byte> piece);
 
+// Sends what the socket takes at once of the queue, up to 64 chunks, and drops it. Returns the
+// bytes; errors are left to the next send of the queue. REQUIRES: the kernel does not use the
+// queue.
+std::size_t send_queue(int socket, ByteQueue& queue);
+
 // What has arrived of at most `bytes`, in `room`, which grows to kLargePiece when it is first used.
-// Empty: nothing, or too few bytes were asked for. Errors and ends are left to the next receive.
-std::span<const std::byte> receive_more(int socket, std::vector<std::byte>& room,
-                                        std::size_t bytes);
+struct LargeReceive {
+  int result = 0;  // a count, 0 at the end, or a negative errno
+  std::span<const std::byte> bytes;
+};
+LargeReceive receive_large(int socket, std::vector<std::byte>& room, std::size_t bytes);
 
 }  // namespace weir::serve

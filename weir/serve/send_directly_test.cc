@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weir/serve/send_directly.h"
 
+#include <algorithm>
+#include <cerrno>
+
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -84,9 +87,47 @@ TEST_F(SendDirectly, LosesNothingWhenTheSocketIsFull) {
   EXPECT_EQ(got, expected);
 }
 
+TEST_F(SendDirectly, SendsAQueueAsFarAsTheSocketTakesIt) {
+  std::vector<std::byte> expected;
+  for (unsigned round = 0; round < 40; ++round) {
+    const auto piece = pattern(50'000, round);
+    queue_.append(piece);
+    expected.insert(expected.end(), piece.begin(), piece.end());
+  }
+  std::vector<std::byte> got;
+  const std::size_t first = send_queue(near_.get(), queue_);
+  EXPECT_GT(first, 0U);
+  EXPECT_EQ(queue_.size(), expected.size() - first);
+  while (!queue_.empty()) {
+    const auto some = arrived();
+    ASSERT_FALSE(some.empty());
+    got.insert(got.end(), some.begin(), some.end());
+    send_queue(near_.get(), queue_);
+  }
+  const auto rest = arrived();
+  got.insert(got.end(), rest.begin(), rest.end());
+  EXPECT_EQ(got, expected);
+}
+
+TEST_F(SendDirectly, ReceivesAtMostALargePiece) {
+  std::vector<std::byte> room;
+  EXPECT_EQ(receive_large(near_.get(), room, kLargePiece).result, -EAGAIN);
+  const auto piece = pattern(100'000, 3);
+  ASSERT_EQ(write(far_.get(), piece.data(), piece.size()), static_cast<ssize_t>(piece.size()));
+  const LargeReceive some = receive_large(near_.get(), room, 70'000);
+  EXPECT_EQ(some.result, 70'000);
+  EXPECT_TRUE(std::ranges::equal(some.bytes, std::span(piece).first(70'000)));
+  const LargeReceive rest = receive_large(near_.get(), room, 10 * kLargePiece);
+  EXPECT_TRUE(std::ranges::equal(rest.bytes, std::span(piece).subspan(70'000)));
+  EXPECT_EQ(room.size(), kLargePiece);
+  far_ = host::Fd();
+  EXPECT_EQ(receive_large(near_.get(), room, kLargePiece).result, 0) << "the end";
+}
+
 TEST_F(SendDirectly, AClosedSocketTakesNothing) {
   far_ = host::Fd();
   queue_.append(pattern(10, 1));
+  EXPECT_EQ(send_queue(near_.get(), queue_), 0U);
   EXPECT_EQ(send_directly(near_.get(), queue_, pattern(kSendDirectlyMin, 1)), 0U);
   EXPECT_EQ(queue_.size(), 10U);
 }

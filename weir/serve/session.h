@@ -194,9 +194,10 @@ class Session {
   virtual bool takes_from_server() const { return true; }
   // False: what waits for the server has to be sent first.
   virtual bool takes_from_client() const { return true; }
+  // Whether from_server() may get more bytes at once than usual.
+  virtual bool takes_large_pieces() const { return false; }
   // How many of the next bytes belong to a message that is forwarded while it arrives: more of them
   // than usual may be received at once.
-  virtual std::size_t streamed_from_server() const { return 0; }
   virtual std::size_t streamed_from_client() const { return 0; }
   // The server has closed the connection, or it cannot be reached.
   virtual void server_ended(std::string_view /*reason*/) {}

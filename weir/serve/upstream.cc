@@ -42,6 +42,8 @@ sockaddr_storage any_address(const ServerAddress& server, std::uint16_t port) {
   return address;
 }
 
+// More may have arrived.
+constexpr std::size_t kReceivedMax = host::IoLoop::Options{}.receive_bytes;
 constexpr int kNoPort = -1;  // instead of an errno value
 
 // The port is used by another connection to the same server, or by another program.
@@ -143,12 +145,14 @@ void Upstream::connected() {
   if (error != 0) return fail(error);
   state_ = State::kOpen;
   receive();
-  flush();
+  if (flush()) owner_.upstream_sent();
 }
 
 void Upstream::receive() {
   if (state_ != State::kOpen || receive_.is_pending) return;
   receive_.is_pending = true;
+  polls_ = has_much_ && owner_.takes_large_pieces();
+  if (polls_) return context_.io->poll_data(socket_.get(), receive_);
   context_.io->receive(socket_.get(), receive_);
 }
 
@@ -161,23 +165,35 @@ void Upstream::received(host::Operation& io, const host::Completion& completion)
     return self.settle();
   }
   if (completion.result == -ENOBUFS || completion.result == -EINTR) return self.receive();
+  if (self.polls_) return self.polled(completion.result);
   if (completion.result <= 0) return self.fail(-completion.result);
-  self.owner_.upstream_received(self.context_.io->received(completion));
+  const std::span<const std::byte> bytes = self.context_.io->received(completion);
+  self.has_much_ = bytes.size() == kReceivedMax;
+  self.owner_.upstream_received(bytes);
   self.context_.io->give_back(completion);
-  if (self.state_ != State::kOpen) return;
-  const auto more =
-      receive_more(self.socket_.get(), self.context_.large_room, self.owner_.upstream_streams());
-  if (!more.empty()) self.owner_.upstream_received(more);
 }
 
-void Upstream::flush() {
-  if (state_ != State::kOpen || send_.is_pending || out_.empty()) return;
+// Bytes have arrived, or the end.
+void Upstream::polled(int result) {
+  if (result < 0) return fail(-result);
+  const auto [got, bytes] = receive_large(socket_.get(), context_.large_room, kLargePiece);
+  has_much_ = bytes.size() >= kReceivedMax;
+  if (got == -EAGAIN || got == -EINTR) return receive();
+  if (got <= 0) return fail(-got);
+  owner_.upstream_received(bytes);
+}
+
+bool Upstream::flush() {
+  if (state_ != State::kOpen || send_.is_pending || out_.empty()) return false;
+  const bool has_sent = send_queue(socket_.get(), out_) > 0;
+  if (out_.empty()) return has_sent;
   Outgoing& outgoing = context_.next_outgoing();
   outgoing.message = {};
   outgoing.message.msg_iov = outgoing.parts.data();
   outgoing.message.msg_iovlen = out_.parts(outgoing.parts);
   send_.is_pending = true;
   context_.io->send(socket_.get(), outgoing.message, send_);
+  return has_sent;
 }
 
 std::size_t Upstream::send_directly(std::span<const std::byte> piece) {
@@ -191,7 +207,10 @@ void Upstream::sent(host::Operation& io, const host::Completion& completion) {
   mine.is_pending = false;
   if (self.state_ == State::kClosed) return self.settle();
   if (self.state_ == State::kConnecting) return self.connected();
-  if (completion.result == -EINTR || completion.result == -EAGAIN) return self.flush();
+  if (completion.result == -EINTR || completion.result == -EAGAIN) {
+    if (self.flush()) self.owner_.upstream_sent();
+    return;
+  }
   if (completion.result < 0) return self.fail(-completion.result);
   self.out_.drop(static_cast<std::size_t>(completion.result));
   self.owner_.upstream_sent();

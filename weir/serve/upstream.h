@@ -4,7 +4,7 @@
 // closed when it leaves. Only sockets are handled here; the bytes are the session's (session.h).
 //
 //   upstream.connect(address, source)   received(), room() and ended() of the owner follow
-//   upstream.flush()                    sends what is in `out`
+//   upstream.flush()                    sends what is in `out`, as much as possible at once
 //   upstream.send_directly(piece)       sends `out` and a piece, as much as is possible at once
 //   upstream.receive()                  asks for more bytes; one received() or ended() follows
 //   upstream.close()                    with a reset, so that its port can be used again at once
@@ -52,9 +52,9 @@ class Upstream {
   class Owner {
    public:
     virtual void upstream_received(std::span<const std::byte> bytes) = 0;
-    // How many of the next bytes may be received at once, beyond the usual.
-    virtual std::size_t upstream_streams() const = 0;
-    // Bytes of `out` were sent.
+    // Whether more bytes than usual may be received at once.
+    virtual bool takes_large_pieces() const = 0;
+    // Bytes of `out` were sent, but not by flush().
     virtual void upstream_sent() = 0;
     virtual void upstream_ended(const std::string& reason) = 0;
     // is_over() after close().
@@ -74,7 +74,8 @@ class Upstream {
 
   // ended() follows if it fails.
   void connect(const ServerAddress& address, const UpstreamSource& source);
-  void flush();
+  // Whether bytes were sent.
+  bool flush();
   // Returns how much of the piece was sent.
   std::size_t send_directly(std::span<const std::byte> piece);
   void receive();
@@ -96,6 +97,7 @@ class Upstream {
   int begin_reserved(const ServerAddress& address, std::uint64_t client);
   int begin_as_client(const ServerAddress& address, const sockaddr_storage& client);
   int try_from(const ServerAddress& address, const sockaddr_storage* from, bool is_transparent);
+  void polled(int result);
   void connected();
   void fail(int error);
   void give_back_port();
@@ -110,6 +112,8 @@ class Upstream {
   SourcePorts* ports_ = nullptr;
   std::uint16_t taken_port_ = 0;  // of ports_
   std::string server_;
+  bool has_much_ = false;  // the last receive was full
+  bool polls_ = false;     // the pending receive only waits for data
   Io receive_;
   Io send_;  // also: until it is connected
 };

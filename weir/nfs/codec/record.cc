@@ -50,13 +50,9 @@ RecordEvent RecordReader::next(Input& in) {
       continue;  // an empty fragment
     }
     if (in.empty()) return {};
-    while (mark_size_ < kRecordMarkBytes && !in.empty()) {
-      mark_[mark_size_++] = in.front();
-      in = in.subspan(1);
-    }
-    if (mark_size_ < kRecordMarkBytes) return {};
-    mark_size_ = 0;
-    if (const auto reason = begin_fragment(load_be<std::uint32_t>(mark_.data()))) {
+    const auto mark = take_mark(in);
+    if (!mark) return {};
+    if (const auto reason = begin_fragment(*mark)) {
       is_broken_ = true;
       RecordEvent event;
       event.kind = RecordEvent::Kind::kBreak;
@@ -64,6 +60,22 @@ RecordEvent RecordReader::next(Input& in) {
       return event;
     }
   }
+}
+
+// None: a part of it has not arrived.
+std::optional<std::uint32_t> RecordReader::take_mark(Input& in) {
+  if (mark_size_ == 0 && in.size() >= kRecordMarkBytes) {
+    const auto mark = load_be<std::uint32_t>(in.data());
+    in = in.subspan(kRecordMarkBytes);
+    return mark;
+  }
+  while (mark_size_ < kRecordMarkBytes && !in.empty()) {
+    mark_[mark_size_++] = in.front();
+    in = in.subspan(1);
+  }
+  if (mark_size_ < kRecordMarkBytes) return std::nullopt;
+  mark_size_ = 0;
+  return load_be<std::uint32_t>(mark_.data());
 }
 
 std::optional<BreakReason> RecordReader::begin_fragment(std::uint32_t mark) {

@@ -83,6 +83,7 @@ class RecordReader {
   bool is_inside() const { return mark_size_ > 0 || fragments_ > 0; }
 
  private:
+  std::optional<std::uint32_t> take_mark(Input& in);
   std::optional<BreakReason> begin_fragment(std::uint32_t mark);
   RecordEvent piece(Input& in);
 
