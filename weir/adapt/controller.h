@@ -76,7 +76,8 @@ class Controller {
   // The state that only the controller knows. Nodes of jobs are not part of it: their source (the
   // command line, the journal, Slurm) sets them again at the next start.
   struct State {
-    Allocator::State allocator;
+    Allocator::State allocator;  // of jobs alone
+    TreeAllocator::State tree;   // or of a tree of shares
   };
   struct Counters {
     std::uint64_t periods = 0;
@@ -135,7 +136,8 @@ class Controller {
   std::optional<Share> share_of(const JobId& job) const;
 
   State state() const;
-  // Call before the first decision; nodes that were set stay. On failure nothing changes.
+  // Call before the first decision; nodes that were set stay. The state of a tree has no effect on
+  // jobs alone, and the reverse. On failure nothing changes.
   Result<void> restore(const State& state);
 
  private:

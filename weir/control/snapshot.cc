@@ -123,12 +123,19 @@ const TreeShares* tree_of(const Target& target) {
   return target.controller() == nullptr ? nullptr : target.controller()->tree();
 }
 
-NodeSnapshot node_shot(const Target& target, const TreeShares::NodeView& node) {
+// `service` knows the names of nodes, if it is that of the target.
+NodeSnapshot node_shot(const Target& target, const serve::Service* service,
+                       const TreeShares::NodeView& node) {
   NodeSnapshot shot{.path = printable_path(node.values),
                     .level = level_word(target.share_levels()[node.values.size() - 1]),
                     .weight = node.weight,
                     .siblings = node.siblings};
   if (node.rate) shot.share = tokens_in(*node.rate, std::chrono::seconds{1}).count();
+  if (service != nullptr) {
+    const auto& names = service->shares.names;
+    const auto name = names.find(std::string(node.path));
+    if (name != names.end()) shot.name = printable_id(name->second);
+  }
   if (node.account == nullptr) return shot;
   shot.record = node.account->record;
   shot.lent = node.account->lent_sum.count();
@@ -143,14 +150,15 @@ void add_tree(const Target& target, ServiceSnapshot& shot) {
   shot.tree->nodes_in_all = tree->nodes();
 }
 
-void add_all_nodes(const Target& target, ServiceSnapshot& shot) {
+void add_all_nodes(const Target& target, const serve::Service* service, ServiceSnapshot& shot) {
   if (!shot.tree) return;
   tree_of(target)->visit(TreeSnapshot::kNodesMax, [&](const TreeShares::NodeView& node) {
-    shot.tree->nodes.push_back(node_shot(target, node));
+    shot.tree->nodes.push_back(node_shot(target, service, node));
   });
 }
 
-void add_nodes_above(const Target& target, const JobId& job, ServiceSnapshot& shot) {
+void add_nodes_above(const Target& target, const serve::Service* service, const JobId& job,
+                     ServiceSnapshot& shot) {
   if (!shot.tree) return;
   const TreeShares& tree = *tree_of(target);
   const TreeShares::Path path = tree.path_of(job);
@@ -161,7 +169,7 @@ void add_nodes_above(const Target& target, const JobId& job, ServiceSnapshot& sh
     };
     auto& nodes = shot.tree->nodes;
     if (node && std::none_of(nodes.begin(), nodes.end(), is_there)) {
-      nodes.push_back(node_shot(target, *node));
+      nodes.push_back(node_shot(target, service, *node));
     }
   }
 }
@@ -507,7 +515,7 @@ bool SnapshotTaker::step_target(const Target& target, const serve::Service* serv
   switch (part_) {
     case Part::kHead:
       begin_target(target, service, shot, now);
-      if (!query_) add_all_nodes(target, shot);
+      if (!query_) add_all_nodes(target, service, shot);
       add_wait_rules(target, shot);
       part_ = Part::kClasses;
       return false;
@@ -515,7 +523,7 @@ bool SnapshotTaker::step_target(const Target& target, const serve::Service* serv
       if (step_classes(target, shot, now)) part_ = Part::kJobs;
       return false;
     case Part::kJobs:
-      return step_jobs(target, shot, now);
+      return step_jobs(target, service, shot, now);
     case Part::kTimes:
       break;
   }
@@ -565,7 +573,8 @@ bool SnapshotTaker::step_classes(const Target& target, ServiceSnapshot& shot, In
   return !next;
 }
 
-bool SnapshotTaker::step_jobs(const Target& target, ServiceSnapshot& shot, Instant now) {
+bool SnapshotTaker::step_jobs(const Target& target, const serve::Service* service,
+                              ServiceSnapshot& shot, Instant now) {
   const JobStats& stats = target.stats();
   const Controller* const controller = query_ ? target.controller() : nullptr;
   const std::size_t end = std::min(at_ + (query_ ? kSeekStep : kStep), stats.size());
@@ -574,7 +583,7 @@ bool SnapshotTaker::step_jobs(const Target& target, ServiceSnapshot& shot, Insta
     if (controller != nullptr) add_weight(*controller, entry, now, shot);
     if (query_ && !query_->is_job(entry.job) && !has_record(target, entry.job)) continue;
     shot.jobs.push_back(job_shot(target, entry));
-    if (query_ && query_->is_job(entry.job)) add_nodes_above(target, entry.job, shot);
+    if (query_ && query_->is_job(entry.job)) add_nodes_above(target, service, entry.job, shot);
   }
   if (at_ < stats.size()) return false;
   at_ = 0;
