@@ -53,7 +53,8 @@ name = "<b>a"
 store = "memory:64MiB"
 [[shares]]
 tree = ["export", "projid", "uid", "jobid"]
-weights = { '<b>a/9' = 3 }
+weights = { '<b>a/bio' = 3 }
+names = { '<b>a/9' = "bio" }
 """
 
 
@@ -322,8 +323,8 @@ class Page(unittest.TestCase):
                     load.end()
         self.assertEqual(seen["levels"], "export → projid → uid → jobid")
         self.assertEqual([row[:4] for row in seen["rows"]], [
-            ["<b>a", "export", "1 of 1", "100 %"],
-            ["9", "project", "3 of 4", "75.0 %"], ["7", "uid", "1 of 2", "50.0 %"],
+            [r"\x3Cb\x3Ea", "export", "1 of 1", "100 %"],
+            ["bio (9)", "project", "3 of 4", "75.0 %"], ["7", "uid", "1 of 2", "50.0 %"],
             ["10", "uid", "1 of 2", "50.0 %"],
             ["10", "project", "1 of 4", "25.0 %"], ["7", "uid", "1 of 2", "50.0 %"],
             ["8", "uid", "1 of 2", "50.0 %"]])

@@ -117,9 +117,11 @@ class Shares(unittest.TestCase):
             self.load(it, *job)
         wait_for("the path is explained", lambda: self.standing(it, "ior.7").startswith(
             "project bio 75 % -> uid alice 66.6 % -> ior.7 all, entitled to 200 operations/s"))
-        nodes = {one["path"]: (one["name"], one["weight"]) for one in it.get(NODES)}
-        self.assertEqual(nodes, {"1001": ("bio", 3), "1001/7": ("alice", 2), "1001/8": (None, 1),
-                                 "2": (None, 1), "2/9": (None, 1)})
+        def nodes():
+            return {one["path"]: (one["name"], one["weight"]) for one in it.get(NODES)}
+        wait_for("all are listed", lambda: nodes() == {
+            "1001": ("bio", 3), "1001/7": ("alice", 2), "1001/8": (None, 1), "2": (None, 1),
+            "2/9": (None, 1)})
         self.assertRegex(it.weir("ledger", "--nodes")[1], r"(?m)^1001/7 \(alice\) +uid +2/3 ")
 
     def test_a_job_that_changes_its_project_while_it_runs(self):
@@ -236,8 +238,9 @@ class Shares(unittest.TestCase):
             self.load(it, job, 1, 7)
         wait_for("the path is explained", lambda: self.standing(it, "ior.7").startswith(
             "rule gold 75 % -> ior.7 50 %, entitled to 150 operations/s"))
-        nodes = {one["path"]: (one["level"], one["weight"]) for one in it.get(NODES)}
-        self.assertEqual(nodes, {"gold": ("rule", 3), "default": ("rule", 1)})
+        def nodes():
+            return {one["path"]: (one["level"], one["weight"]) for one in it.get(NODES)}
+        wait_for("both are listed", lambda: nodes() == {"gold": ("rule", 3), "default": ("rule", 1)})
         # Jobs that wait belong to the rule that applies now.
         self.assertEqual(it.weir("rule", "stop", "gold")[0], 0)
         wait_for("all have one rule", lambda: self.standing(it, "ior.7").startswith(
