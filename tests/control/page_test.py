@@ -315,7 +315,8 @@ class Page(unittest.TestCase):
         with Remote("--config", self.folder / "weir.conf", "--control-tcp", "127.0.0.1:0",
                     "--control-token", self.folder / "token", binary=RELEASE) as it:
             loads = [Load(it, f"{job},uid={uid},project={project}", "<b>a")
-                     for job, project, uid in (("a", 9, 7), ("b", 9, 10), ("c", 10, 7), ("d", 10, 8))]
+                     for job, project, uid in (("a", 9, 7), ("b", 9, 10), ("c", 10, 7),
+                                               ("d", 10, 8))]
             try:
                 seen = self.look(self.url(it.control_port), "shares")
             finally:

@@ -200,7 +200,7 @@ class Shares(unittest.TestCase):
             borrower = threading.Thread(target=borrow)
             borrower.start()
             try:
-                # Project 1 has little demand in periods that give it nine tenths: it lends the rest.
+                # Project 1 has little demand in periods that give it nine tenths, and lends.
                 def lend():
                     it.read("a,uid=7,project=1", 5)
                     return saved().get(("-", "=1"), 0) >= 20
@@ -240,7 +240,8 @@ class Shares(unittest.TestCase):
             "rule gold 75 % -> ior.7 50 %, entitled to 150 operations/s"))
         def nodes():
             return {one["path"]: (one["level"], one["weight"]) for one in it.get(NODES)}
-        wait_for("both are listed", lambda: nodes() == {"gold": ("rule", 3), "default": ("rule", 1)})
+        wait_for("both are listed", lambda: nodes() == {
+            "gold": ("rule", 3), "default": ("rule", 1)})
         # Jobs that wait belong to the rule that applies now.
         self.assertEqual(it.weir("rule", "stop", "gold")[0], 0)
         wait_for("all have one rule", lambda: self.standing(it, "ior.7").startswith(
