@@ -87,7 +87,7 @@ class Reserve(MeasuredTest):
                 (f"start db jobid={{db}} bps=1MiB reserve={RESERVE}", "reserve")):
             status, _, answer = self.world.any().rule(command)
             self.assertEqual(status, 400, answer)
-            self.assertIn(why, answer["error"])
+            self.assertIn(why, answer["detail"])
             for member in self.world.members.values():
                 names = [one["rule"] for one in member.get("/v1/services/ost_io/rules")]
                 self.assertNotIn("db", names)

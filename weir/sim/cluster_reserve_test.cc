@@ -6,7 +6,6 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <queue>
 #include <string>
 #include <vector>
 
@@ -72,7 +71,7 @@ class Jobs final : public ServerLoad {
   }
   Instant run(Instant now) override {
     last_ = now;
-    while (!running_.empty() && running_.top().at <= now) finish_first();
+    while (!running_.empty() && running_.begin()->first <= now) finish_first();
     const std::int64_t turn = ns_of(now) / Nanoseconds{kMove}.count();
     const bool is_hot = has_hot_spot_ && static_cast<std::size_t>(turn) % kServers == server_;
     while (outstanding_["greedy"] < kSlots) admit("greedy", now);
@@ -80,20 +79,11 @@ class Jobs final : public ServerLoad {
     while (step(now)) {
     }
     const Instant next_turn = instant_at((turn + 1) * Nanoseconds{kMove}.count());
-    const Instant done = running_.empty() ? kNever : running_.top().at;
+    const Instant done = running_.empty() ? kNever : running_.begin()->first;
     return std::min({wait_until_, done, next_turn});
   }
 
  private:
-  struct Running {
-    Instant at;
-    std::uint64_t order;
-    Request* request;
-    bool operator<(const Running& other) const {
-      return at != other.at ? at > other.at : order > other.order;
-    }
-  };
-
   void admit(const char* job, Instant now) {
     Request& request = requests_.emplace_back();
     request.attributes.job = JobId(job);
@@ -105,17 +95,17 @@ class Jobs final : public ServerLoad {
     const Decision decision = target_.next(now);
     wait_until_ = decision.kind() == Decision::Kind::kWait ? decision.until() : kNever;
     if (decision.kind() != Decision::Kind::kRun) return false;
-    running_.push({now + milliseconds{5}, order_++, &decision.request()});
+    running_.emplace(now + milliseconds{5}, &decision.request());
     const auto second = static_cast<std::size_t>(ns_of(now) / Nanoseconds{seconds{1}}.count());
     if (decision.request().attributes.job == JobId("db")) ++tally_.db.at(second);
     if (now >= Instant{kBegin}) ++tally_.all;
     return true;
   }
   void finish_first() {
-    const Running done = running_.top();
-    running_.pop();
-    --outstanding_[std::string(done.request->attributes.job.text())];
-    target_.complete(*done.request, std::max(done.at, last_));
+    const auto [at, request] = *running_.begin();
+    running_.erase(running_.begin());
+    --outstanding_[std::string(request->attributes.job.text())];
+    target_.complete(*request, std::max(at, last_));
   }
 
   std::size_t server_;
@@ -124,9 +114,8 @@ class Jobs final : public ServerLoad {
   std::deque<Request> requests_;
   Target target_;
   RuleGauge gauge_;
-  std::priority_queue<Running> running_;
+  std::multimap<Instant, Request*> running_;  // until then
   std::map<std::string, std::uint32_t> outstanding_;
-  std::uint64_t order_ = 0;
   Instant last_ = instant_at(0);
   Instant wait_until_ = kNever;
 };

@@ -280,6 +280,7 @@ bool TraceReader::read_command() {
     case TraceKind::kRestore:
       if (!read_state(state_.allocator)) return false;
       state_.tree.nodes = std::exchange(nodes_, {});
+      node_accounts_ = 0;
       record_.state = &state_;
       return true;
     case TraceKind::kSlice:
@@ -362,7 +363,9 @@ bool TraceReader::get_tokens(Tokens& tokens) {
 bool TraceReader::read_account() {
   Ledger::Account& one = accounts_.emplace_back();
   std::string_view job;
-  if (accounts_.size() > kEntriesMax || !get_text(job, JobId::kSizeMax)) return false;
+  if (accounts_.size() + node_accounts_ > kEntriesMax || !get_text(job, JobId::kSizeMax)) {
+    return false;
+  }
   one.job = JobId(job);
   return get_signed(one.record) && get_signed(one.remainder) && get_signed(one.fade_remainder) &&
          get_signed(one.lent_remainder) && get_signed(one.borrowed_remainder) &&
@@ -399,6 +402,7 @@ bool TraceReader::read_node() {
     if (!get_text(value, JobId::kSizeMax)) return false;
     node.path.emplace_back(value);
   }
+  node_accounts_ += accounts_.size();
   if (!read_state(node.allocator)) return false;
   nodes_.push_back(std::move(node));
   return true;

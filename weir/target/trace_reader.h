@@ -128,7 +128,8 @@ class TraceReader {
   std::vector<Attributes> attributes_;
   TraceTarget made_;
   std::vector<Ledger::Account> accounts_;  // for the next kRestore
-  std::vector<TreeAllocator::State::Node> nodes_;
+  std::vector<TreeAllocator::State::Node> nodes_;  // the same
+  std::size_t node_accounts_ = 0;                  // of all of them
   Controller::State state_;
   std::deque<std::string> slice_names_;  // referred to by slices_
   std::vector<ClassSlice> slices_;       // for the next kSlices
