@@ -83,8 +83,10 @@ class Reserve(MeasuredTest):
 
     def test_one_without_a_limit_or_above_it_is_refused(self):
         for command, why in (
-                (f"start db jobid={{db}} rate={RESERVE} reserve={RESERVE + 1}", "reserve"),
-                (f"start db jobid={{db}} bps=1MiB reserve={RESERVE}", "reserve")):
+                (f"start db jobid={{db}} rate={RESERVE} reserve={RESERVE + 1}",
+                 f"reserve={RESERVE + 1} is above rate={RESERVE}"),
+                (f"start db jobid={{db}} bps=1MiB reserve={RESERVE}",
+                 "a reservation of a cluster is divided as its limit is, and there is no limit")):
             status, _, answer = self.world.any().rule(command)
             self.assertEqual(status, 400, answer)
             self.assertIn(why, answer["detail"])
