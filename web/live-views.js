@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Views of the console (live.js) beside a service: groups, exports, cluster, NFS gateways, and the
-// services of a Lustre driver.
+// Views of the console (live.js) beside the classes of a service: groups, its tree of shares,
+// exports, cluster, NFS gateways, and the services of a Lustre driver.
 'use strict';
 
 // The term of the leader is the upper half.
@@ -97,6 +97,46 @@ async function readUses(cluster) {
     }
   }
   return uses;
+}
+
+// ---- a tree of shares ----
+
+const sharesMax = 200;  // nodes
+
+async function readShares() {
+  const service = state.service;
+  const tree = current()?.tree;
+  $('shares').hidden = !tree;
+  if (!tree) return;
+  const answer = await readJson(servicePath('shares'));
+  if (!answer) return;
+  const nodes = await answer.json();
+  if (service === state.service) drawShares(tree, nodes);
+}
+
+// The server lists them level by level; here children follow their parents.
+function drawShares(tree, nodes) {
+  const found = nodes.map((node) => ({ node, names: node.path.split('/') }));
+  found.sort((a, b) => {
+    const at = a.names.findIndex((name, i) => name !== b.names[i]);
+    if (at < 0) return a.names.length - b.names.length;
+    return at >= b.names.length ? 1 : a.names[at].localeCompare(b.names[at], 'en', { numeric: true });
+  });
+  $('shares-levels').textContent = tree.levels.replaceAll(',', ' → ');
+  $('shares').querySelector('tbody').replaceChildren(...found.slice(0, sharesMax).map(({ node, names }) => {
+    const line = rowOfTexts([node.name === null ? names.at(-1) : `${node.name} (${names.at(-1)})`, node.level, `${short(node.weight)} of ${short(node.weights)}`,
+      `${digits(100 * node.weight / Math.max(1, node.weights))} %`,
+      node.share === null ? 'not paced' : perSecond(node.share), recordText(node.record),
+      short(node.lent), short(node.borrowed)]);
+    line.cells[0].style.paddingLeft = `${10 + 20 * (names.length - 1)}px`;
+    line.cells[0].title = node.path;
+    line.cells[1].className = 'text';
+    return line;
+  }));
+  $('shares-place').textContent = tree.nodes === 0 ? 'no job is active'
+    : tree.nodes <= Math.min(found.length, sharesMax) ? ''
+    : `${Math.min(found.length, sharesMax)} of ${tree.nodes.toLocaleString()}; ` +
+      'weir ledger --nodes lists the first 1,000';
 }
 
 // Counters of gateways are in the metrics alone; their words are the help there.

@@ -266,7 +266,10 @@ function update() {
   once('classes', readClasses);
   const interval = $('range').value === '15' ? 15 : 2;  // drawing is most of the work
   if (!state.history || state.updates % interval === 0) once('history', readHistory);
-  if (state.updates % 5 === 0) once('jobs', readJobs);
+  if (state.updates % 5 === 0) {
+    once('jobs', readJobs);
+    once('shares', readShares);
+  }
   // The second time soon: at first no rates are known.
   if (state.updates % 10 === 0 || state.updates === 3) once('rest', readRest);
   ++state.updates;

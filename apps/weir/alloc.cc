@@ -355,7 +355,42 @@ bool is_blank(const std::string& line) {
 
 // ---- trees ----
 
-// A line of --tree. Objects with a key that is given twice are found by the parser's callback.
+// Finds a key that is given twice in an object, which a JSON tree loses. The callback of the parser
+// of trees would do so too, but takes the square of the number of jobs.
+class TwiceFinder : public nlohmann::json_sax<Json> {
+ public:
+  std::string twice;
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool start_array(std::size_t) override { return true; }
+  bool end_array() override { return true; }
+  bool start_object(std::size_t) override {
+    keys_.emplace_back();
+    return true;
+  }
+  bool end_object() override {
+    keys_.pop_back();
+    return true;
+  }
+  bool key(string_t& name) override {
+    if (!keys_.back().insert(name).second) twice = name;
+    return true;
+  }
+  bool parse_error(std::size_t, const std::string&, const Json::exception&) override {
+    return false;
+  }
+
+ private:
+  std::vector<std::set<std::string>> keys_;  // of the objects that are open
+};
+
+// A line of --tree.
 class TreeLine {
  public:
   explicit TreeLine(std::size_t levels) : levels_(levels) {}
@@ -365,20 +400,13 @@ class TreeLine {
 
   // Empty, or what is wrong.
   std::string read(const std::string& text) {
-    std::string twice;
-    std::vector<std::set<std::string>> keys;
-    const auto watch = [&](int, Json::parse_event_t event, Json& value) {
-      if (event == Json::parse_event_t::object_start) keys.emplace_back();
-      if (event == Json::parse_event_t::object_end) keys.pop_back();
-      if (event == Json::parse_event_t::key &&
-          !keys.back().insert(value.get<std::string>()).second) {
-        twice = value.get<std::string>();
-      }
-      return true;
-    };
-    const Json line = Json::parse(text, watch, /*allow_exceptions=*/false);
-    if (line.is_discarded() || !line.is_object()) return fmt::format("not valid; {}", kForm);
-    if (!twice.empty()) return fmt::format("{} is given twice; give each key once", quote(twice));
+    TwiceFinder keys;
+    if (!Json::sax_parse(text, &keys)) return fmt::format("not valid; {}", kForm);
+    const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (!line.is_object()) return fmt::format("not valid; {}", kForm);
+    if (!keys.twice.empty()) {
+      return fmt::format("{} is given twice; give each key once", quote(keys.twice));
+    }
     for (const auto& [key, value] : line.items()) {
       if (key != "jobs" && key != "weights") {
         return fmt::format("unknown key {}; {}", quote(key), kForm);

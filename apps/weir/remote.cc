@@ -225,7 +225,9 @@ void show_nodes(const Json& nodes) {
     const Json& share = one["share"];
     const std::string weight = fmt::format("{}/{}", one["weight"].get<std::uint64_t>(),
                                            one["weights"].get<std::uint64_t>());
-    fmt::print("{:<32} {:<8} {:>12} {:>10} {:>12} {:>12} {:>12}\n", one["path"].get<std::string>(),
+    auto node = one["path"].get<std::string>();
+    if (!one["name"].is_null()) node += " (" + one["name"].get<std::string>() + ")";
+    fmt::print("{:<32} {:<8} {:>12} {:>10} {:>12} {:>12} {:>12}\n", node,
                one["level"].get<std::string>(), weight,
                share.is_null() ? "-" : std::to_string(share.get<std::uint64_t>()),
                one["record"].get<std::int64_t>(), one["lent"].get<std::uint64_t>(),

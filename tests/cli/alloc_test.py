@@ -159,14 +159,14 @@ class Trees(unittest.TestCase):
         self.assertEqual((status, len(out.splitlines())), (65, 1), err)
         self.assertEqual(len(err.splitlines()), len(bad), err)
 
-    def test_ten_thousand_users_in_one_project(self):
-        jobs = {f"j{i}": {"path": ["p", f"u{i}"], "demand": 1} for i in range(10_000)}
+    def test_a_hundred_thousand_users_in_one_project(self):
+        jobs = {f"j{i}": {"path": ["p", f"u{i}"], "demand": 1} for i in range(100_000)}
         line = json.dumps({"jobs": jobs})
-        status, out, err = alloc("--rate", "100k", "--period", "100ms",
+        status, out, err = alloc("--rate", "1M", "--period", "100ms",
                                  "--tree", "projid,uid,jobid", stdin=line)
         self.assertEqual((status, err), (0, ""))
         nodes = json.loads(out)["nodes"]
-        self.assertEqual((nodes["p"]["final"], nodes["p/u7/j7"]["final"]), (10_000, 1))
+        self.assertEqual((nodes["p"]["final"], nodes["p/u7/j7"]["final"]), (100_000, 1))
 
 
 class Explains(unittest.TestCase):

@@ -34,13 +34,14 @@ REPLY = 16 + 512
 # How a server starts that knows no rules and cannot reach etcd; otherwise it accepts no clients.
 AT_A_RATE = 'start_without = "rate"\nstart_rate = 1000'
 WINDOW = 32  # waiting reads of a hot client
+LIMITS = 'adaptive = "off"'  # keys of the service; without them it shares its capacity too
 # The configuration of a server in a cluster.
 CONFIG = """
 [[export]]
 name = "a"
 store = "memory:16MiB"
 [[service]]
-adaptive = "off"
+{service}
 [cluster]
 name = "{name}"
 etcd = {etcd}
@@ -158,12 +159,12 @@ class Member(Remote):
     """A server of the cluster."""
 
     def __init__(self, name, endpoints, more="", binary=None, listen="127.0.0.1:0", lease=LEASE,
-                 prefix=()):
+                 prefix=(), service=LIMITS):
         super().__init__(binary=binary or RELEASE, prefix=prefix)
         self.name = name
         self.config = self.path / "weir.conf"
         self.config.write_text(CONFIG.format(name=name, etcd=str(list(endpoints)).replace("'", '"'),
-                                             listen=listen, lease=lease, more=more,
+                                             listen=listen, lease=lease, more=more, service=service,
                                              state=self.path / "state"))
         self.arguments += ["--config", self.config]
 
@@ -187,7 +188,7 @@ class World:
     """An etcd and its servers, all joined; on a network each runs on the host of its name."""
 
     def __init__(self, servers=3, etcd_nodes=1, binary=None, more="", address="127.0.0.1",
-                 network=None):
+                 network=None, service=LIMITS):
         self.stack = contextlib.ExitStack()
         self.count = servers
         self.etcd_nodes = etcd_nodes
@@ -195,6 +196,7 @@ class World:
         self.more = more
         self.address = address
         self.network = network
+        self.service = service
         self.members = {}
 
     def __enter__(self):
@@ -217,6 +219,7 @@ class World:
             options.setdefault("listen", f"{self.network.address(name)}:0")
             options.setdefault("prefix", self.network.prefix(name))
         options.setdefault("listen", f"{self.address}:0")
+        options.setdefault("service", self.service)
         member = Member(name, self.etcd.endpoints(), binary=self.binary,
                         more=options.pop("more", self.more), **options)
         member.__enter__()
@@ -282,9 +285,10 @@ class Client(threading.Thread):
     does not make a server seem too fast. It reconnects as soon as possible when the server is
     gone."""
 
-    def __init__(self, member, window):
+    def __init__(self, member, window, job="j.1"):
         super().__init__(daemon=True)
         self.socket = member.socket
+        self.export = f"a/job={job}".encode()
         self.window = window  # may be changed at any time; 0: sends no more requests
         self.completions = []  # the latest time at which each was answered
         self.earliest = []  # and the earliest
@@ -304,7 +308,7 @@ class Client(threading.Thread):
         client.settimeout(STUCK)
         with client:
             client.connect(str(self.socket))
-            enter(client, b"a/job=j.1")
+            enter(client, self.export)
             asked = request(READ, 0, 0, 512)
             waiting, kept = 0, 0
             looked = time.monotonic()  # all replies until then were read
@@ -334,8 +338,9 @@ class Client(threading.Thread):
 class Load:
     """One client for each server; hot clients have many waiting reads, the others none."""
 
-    def __init__(self, world, names=None):
-        self.clients = {name: Client(world.members[name], 0) for name in names or world.members}
+    def __init__(self, world, names=None, job="j.1"):
+        self.clients = {name: Client(world.members[name], 0, job)
+                        for name in names or world.members}
 
     def __enter__(self):
         for client in self.clients.values():

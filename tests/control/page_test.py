@@ -45,6 +45,18 @@ name = "far"
 nids = "10.0.0.*@tcp"
 """
 
+TREE = """
+[[service]]
+capacity = 400
+[[export]]
+name = "<b>a"
+store = "memory:64MiB"
+[[shares]]
+tree = ["export", "projid", "uid", "jobid"]
+weights = { '<b>a/bio' = 3 }
+names = { '<b>a/9' = "bio" }
+"""
+
 
 def modules():
     """playwright-core in exactly the version of the lock file."""
@@ -72,13 +84,13 @@ def make_many(it, count=MANY):
 class Load:
     """A job that sends one request after another until it is stopped."""
 
-    def __init__(self, it, job):
+    def __init__(self, it, job, export="a"):
         self.stopped = threading.Event()
-        self.thread = threading.Thread(target=self.run, args=(it, job))
+        self.thread = threading.Thread(target=self.run, args=(it, job, export))
         self.thread.start()
 
-    def run(self, it, job):
-        client = it.client(job)
+    def run(self, it, job, export):
+        client = it.client(job, export)
         while not self.stopped.wait(0.002):
             client.sendall(request(READ, 0, 0, 4096))
             simple_reply(client, 4096)
@@ -297,6 +309,32 @@ class Page(unittest.TestCase):
         self.assertRegex(seen["text"], r"(?s)make\s+1\s+backlogged\s.*held at \S+/s since")
         self.assertEqual(set(seen["fits"].values()), {True}, seen["fits"])
         self.assertEqual(seen["poor"], [])
+
+    def test_a_tree_of_shares(self):
+        (self.folder / "weir.conf").write_text(TREE, encoding="utf-8")
+        with Remote("--config", self.folder / "weir.conf", "--control-tcp", "127.0.0.1:0",
+                    "--control-token", self.folder / "token", binary=RELEASE) as it:
+            loads = [Load(it, f"{job},uid={uid},project={project}", "<b>a")
+                     for job, project, uid in (("a", 9, 7), ("b", 9, 10), ("c", 10, 7),
+                                               ("d", 10, 8))]
+            try:
+                seen = self.look(self.url(it.control_port), "shares")
+            finally:
+                for load in loads:
+                    load.end()
+        self.assertEqual(seen["levels"], "export → projid → uid → jobid")
+        self.assertEqual([row[:4] for row in seen["rows"]], [
+            [r"\x3Cb\x3Ea", "export", "1 of 1", "100 %"],
+            ["bio (9)", "project", "3 of 4", "75.0 %"], ["7", "uid", "1 of 2", "50.0 %"],
+            ["10", "uid", "1 of 2", "50.0 %"],
+            ["10", "project", "1 of 4", "25.0 %"], ["7", "uid", "1 of 2", "50.0 %"],
+            ["8", "uid", "1 of 2", "50.0 %"]])
+        self.assertEqual(seen["indents"], [10, 30, 50, 50, 30, 50, 50])
+        self.assertEqual((seen["place"], seen["html"], seen["poor"]), ("", 0, []))
+        for row in seen["rows"]:
+            self.assertRegex(row[4], r" ops/s$|not paced")
+            self.assertRegex(row[5], r"^(balanced|owes \S+|is owed \S+)$")
+        self.assertEqual(set(seen["fits"].values()), {True}, seen["fits"])
 
     def test_without_classes_and_with_300(self):
         with self.serve() as it:

@@ -7,6 +7,7 @@ import pathlib
 import re
 import subprocess
 import tempfile
+import threading
 import unittest
 
 from remote import STUCK, WEIR, Remote, wait_for
@@ -20,6 +21,7 @@ store = "memory:1MiB"
 [[shares]]
 tree = [{tree}]
 weights = {{ {weights} }}
+names = {{ {names} }}
 """
 TREE = '"projid", "uid", "jobid"'
 NODES = "/v1/services/ost_io/shares"
@@ -46,8 +48,9 @@ class Shares(unittest.TestCase):
         folder = self.enterContext(tempfile.TemporaryDirectory())
         self.path = pathlib.Path(folder) / "weir.conf"
 
-    def write(self, weights, tree=TREE):
-        self.path.write_text(FILE.format(tree=tree, weights=weights), encoding="utf-8")
+    def write(self, weights, tree=TREE, names=""):
+        self.path.write_text(FILE.format(tree=tree, weights=weights, names=names),
+                             encoding="utf-8")
 
     def load(self, server, *job):
         self.enterContext(contextlib.closing(Fio(server, *job)))
@@ -110,6 +113,20 @@ class Shares(unittest.TestCase):
         self.assertIn("the weight of 'bio' cannot be set: 'bio' is not a projid", said)
         self.assertIn("the configuration was not changed", said)
 
+    def test_nodes_have_the_names_of_the_file(self):
+        self.write("'bio' = 3, 'bio/alice' = 2", names="'1001' = 'bio', '1001/7' = 'alice'")
+        it = self.enterContext(Remote("--config", str(self.path)))
+        for job in (("ior.7", 1001, 7), ("dd.1", 1001, 8), ("cp.5", 2, 9)):
+            self.load(it, *job)
+        wait_for("the path is explained", lambda: self.standing(it, "ior.7").startswith(
+            "project bio 75 % -> uid alice 66.6 % -> ior.7 all, entitled to 200 operations/s"))
+        def nodes():
+            return {one["path"]: (one["name"], one["weight"]) for one in it.get(NODES)}
+        wait_for("all are listed", lambda: nodes() == {
+            "1001": ("bio", 3), "1001/7": ("alice", 2), "1001/8": (None, 1), "2": (None, 1),
+            "2/9": (None, 1)})
+        self.assertRegex(it.weir("ledger", "--nodes")[1], r"(?m)^1001/7 \(alice\) +uid +2/3 ")
+
     def test_a_job_that_changes_its_project_while_it_runs(self):
         self.write("'1' = 1")
         it = self.enterContext(Remote("--config", str(self.path)))
@@ -157,6 +174,81 @@ class Shares(unittest.TestCase):
         it.await_log("slurm: account 'physics' is not listed any more; node '1' of service "
                      "'ost_io' has the weight 1")
         wait_for("its node has the weight 1", lambda: weights().get("1") == 1)
+
+    def test_records_of_nodes_outlive_kill_9(self):
+        self.write("'1' = 9")
+        journal = self.path.with_name("journal")
+        records = self.path.with_name("journal.records")
+
+        def saved():
+            """Records of the last checkpoint, by parent and child."""
+            if not records.exists():
+                return {}
+            found, parent = {}, ""
+            for line in records.read_text(encoding="utf-8").splitlines():
+                words = line.split()[1:]
+                if words[0] == "node":
+                    parent = words[1]
+                elif words[0] == "account":
+                    found[(parent, words[1])] = int(words[2])
+            return found
+
+        def server():
+            return Remote("--config", str(self.path), "--journal", journal)
+        enough = threading.Event()
+        with server() as it:
+            def borrow():
+                while not enough.is_set():
+                    it.read("b,uid=8,project=2", 100)
+            borrower = threading.Thread(target=borrow)
+            borrower.start()
+            try:
+                # Project 1 has little demand in periods that give it nine tenths, and lends.
+                def lend():
+                    it.read("a,uid=7,project=1", 5)
+                    return saved().get(("-", "=1"), 0) >= 20
+                wait_for("a checkpoint with what the projects owe", lend)
+            finally:
+                enough.set()
+                borrower.join()
+                it.kill()
+        owed = saved()
+        self.assertLessEqual({("-", "=1"), ("-", "=2"), ("=1", "=7"), ("=1/7", "=a")}, set(owed))
+        for parent in {parent for parent, _ in owed}:
+            self.assertEqual(sum(n for (of, _), n in owed.items() if of == parent), 0, parent)
+        with server() as again:
+            pass
+        self.assertNotIn("start at 0", again.log)
+        # No request was sent: what was restored is written at the end, and fades meanwhile.
+        kept = saved()
+        self.assertEqual(kept.keys(), owed.keys())
+        for key, record in owed.items():
+            self.assertLessEqual(abs(kept[key]), abs(record), key)
+            self.assertGreaterEqual(2 * kept[key] * record, record * record, key)
+        # With other levels they mean nothing.
+        self.write("", tree='"uid", "jobid"')
+        with server() as other:
+            pass
+        self.assertIn("service 'ost_io': its records are of tree projid,uid,jobid and start at 0, "
+                      "because it has tree uid,jobid now", other.log)
+        self.assertEqual(set(saved().values()) - {0}, set())
+
+    def test_a_level_is_the_rule_that_applies(self):
+        self.write("'gold' = 3", tree='"rule", "jobid"')
+        it = self.enterContext(Remote("--config", str(self.path)))
+        self.assertEqual(it.weir("rule", "start", "gold", "jobid={ior.7 dd.1}", "rate=10000")[0], 0)
+        for job in ("ior.7", "dd.1", "cp.5"):
+            self.load(it, job, 1, 7)
+        wait_for("the path is explained", lambda: self.standing(it, "ior.7").startswith(
+            "rule gold 75 % -> ior.7 50 %, entitled to 150 operations/s"))
+        def nodes():
+            return {one["path"]: (one["level"], one["weight"]) for one in it.get(NODES)}
+        wait_for("both are listed", lambda: nodes() == {
+            "gold": ("rule", 3), "default": ("rule", 1)})
+        # Jobs that wait belong to the rule that applies now.
+        self.assertEqual(it.weir("rule", "stop", "gold")[0], 0)
+        wait_for("all have one rule", lambda: self.standing(it, "ior.7").startswith(
+            "rule default all -> ior.7 33.3 %"))
 
     def test_it_needs_adaptive(self):
         self.write("")

@@ -5,6 +5,7 @@
 //   node views.mjs MODULES URL FOLDER cluster     the views of a cluster, groups and NFS gateways
 //   node views.mjs MODULES URL FOLDER gateway     a gateway of weir nfs
 //   node views.mjs MODULES URL FOLDER lustre      the services of weir lustre run
+//   node views.mjs MODULES URL FOLDER shares      a tree of shares
 //   node views.mjs MODULES URL FOLDER sizes       a server without classes; after a line on standard
 //                                                 input, one with 300
 //   node views.mjs MODULES URL FOLDER sleep       a page that sleeps for an hour; a line on standard
@@ -158,6 +159,17 @@ async function lookAtLustre(page) {
   say(found);
 }
 
+async function lookAtShares(page) {
+  await page.waitForFunction(() => $('shares').querySelectorAll('tbody tr').length === 7 && state.status,
+    null, { timeout });
+  const found = await page.evaluate(() => ({
+    levels: $('shares-levels').textContent, place: $('shares-place').textContent,
+    rows: [...$('shares').querySelectorAll('tbody tr')].map((row) => [...row.cells].map((cell) => cell.textContent)),
+    indents: [...$('shares').querySelectorAll('tbody tr')].map((row) => parseFloat(row.cells[0].style.paddingLeft)),
+    html: document.querySelectorAll('#shares b').length }));
+  say({ ...found, fits: await shots(page, 'shares'), poor: (await page.evaluate(poorContrasts)).poor });
+}
+
 async function lookAtSizes(page) {
   const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
   await page.waitForFunction(() => state.history && state.status && $('jobs-place').textContent, null, { timeout });
@@ -199,7 +211,7 @@ try {
   const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
   if (what !== 'cluster') await page.goto(url);
   await { colours: lookAtColours, cluster: lookAtCluster, gateway: lookAtGateway,
-    lustre: lookAtLustre, sizes: lookAtSizes, sleep }[what](page);
+    lustre: lookAtLustre, shares: lookAtShares, sizes: lookAtSizes, sleep }[what](page);
 } finally {
   await browser.close();
 }

@@ -68,10 +68,13 @@ void Ledger::write_off(std::size_t count, const std::vector<std::size_t>& wanted
   remove(gone);
 }
 
-void Ledger::write_off(const JobId& job) {
-  if (const Account* const account = find(job)) {
-    remove({static_cast<std::size_t>(account - accounts_.data())});
+void Ledger::write_off(std::span<const JobId> jobs) {
+  std::vector<std::size_t> gone;
+  for (const JobId& job : jobs) {
+    const Account* const account = find(job);
+    if (account != nullptr) gone.push_back(static_cast<std::size_t>(account - accounts_.data()));
   }
+  if (!gone.empty()) remove(gone);
 }
 
 // `gone` are indices in order.

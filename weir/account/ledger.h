@@ -98,9 +98,10 @@ class Ledger {
   template <class Row>
   void open(std::span<const Row> rows);
 
-  // Ends the account of a job that does not come back here: its record is taken from the other
-  // side, as for accounts beyond the bound. Does nothing if it has none.
-  void write_off(const JobId& job);
+  // Ends the accounts of jobs that do not come back here: their records are taken from the other
+  // side, as for accounts beyond the bound. Jobs without an account do not matter. REQUIRES: they
+  // are in the order of their ids, each once.
+  void write_off(std::span<const JobId> jobs);
 
   // Call once in every period with lending, before the allocation, also without loans. Jobs may
   // report any amount, such as all tokens that an idle device spilled in weeks; at most kLoansMax

@@ -85,8 +85,9 @@ class Allocator {
   // many as demands, or none; their sum fits in 63 bits.
   void allocate_part(Tokens budget, std::span<const Demand> demands,
                      std::span<const Tokens> reserved, std::vector<JobPeriod>& jobs);
-  // A job that continues elsewhere: its record is written off.
-  void write_off(const JobId& job) { ledger_.write_off(job); }
+  // Jobs that have ended or continue elsewhere: their records are written off. REQUIRES: as
+  // Ledger::write_off.
+  void write_off(std::span<const JobId> jobs) { ledger_.write_off(jobs); }
   // The budget of the next period. REQUIRES: a demand is active in it.
   Tokens next_budget();
   // A period with unknown capacity: allocates nothing and discards the last allocation.
@@ -118,6 +119,8 @@ class Allocator {
     }
   };
 
+  bool give_to_the_only_one(Tokens budget, std::span<const Demand> demands,
+                            std::vector<JobPeriod>& jobs);
   void gather(std::span<const Demand> demands);
   bool try_gather(std::span<const Demand> demands);
   void settle_initial(Tokens budget);

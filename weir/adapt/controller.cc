@@ -376,8 +376,13 @@ const Ledger::Account* Controller::account_of(const JobId& job) const {
   return tree_ == nullptr ? ledger().find(job) : tree_->allocator().account_of(job);
 }
 
-Controller::State Controller::state() const { return {.allocator = allocator_.state()}; }
+Controller::State Controller::state() const {
+  if (tree_ != nullptr) return {.allocator = {}, .tree = tree_->state()};
+  return {.allocator = allocator_.state(), .tree = {}};
+}
 
-Result<void> Controller::restore(const State& state) { return allocator_.restore(state.allocator); }
+Result<void> Controller::restore(const State& state) {
+  return tree_ == nullptr ? allocator_.restore(state.allocator) : tree_->restore(state.tree);
+}
 
 }  // namespace weir

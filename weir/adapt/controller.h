@@ -77,7 +77,8 @@ class Controller {
   // The state that only the controller knows. Nodes of jobs are not part of it: their source (the
   // command line, the journal, Slurm) sets them again at the next start.
   struct State {
-    Allocator::State allocator;
+    Allocator::State allocator;  // of jobs alone
+    TreeAllocator::State tree;   // or of a tree of shares
   };
   struct Counters {
     std::uint64_t periods = 0;
@@ -143,7 +144,8 @@ class Controller {
   const std::vector<JobRecord>& records() const { return report_.records; }
 
   State state() const;
-  // Call before the first decision; nodes that were set stay. On failure nothing changes.
+  // Call before the first decision; nodes that were set stay. The state of a tree has no effect on
+  // jobs alone, and the reverse. On failure nothing changes.
   Result<void> restore(const State& state);
 
  private:

@@ -21,6 +21,7 @@
 // owner.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -30,12 +31,13 @@
 #include <string_view>
 #include <vector>
 
-#include <absl/container/btree_map.h>
+#include <absl/container/flat_hash_map.h>
 
 #include "weir/adapt/allocator.h"
 #include "weir/adapt/period.h"
 #include "weir/base/job_id.h"
 #include "weir/base/quantity.h"
+#include "weir/base/result.h"
 
 namespace weir {
 
@@ -57,6 +59,15 @@ class TreeAllocator {
     Tokens lent{};
     Tokens borrowed{};
   };
+  // The state that one period passes to the next, for a restart: that of each inner node, parents
+  // before their children.
+  struct State {
+    struct Node {
+      std::vector<JobId> path;  // none: the root
+      Allocator::State allocator;
+    };
+    std::vector<Node> nodes;
+  };
   // The weight of an inner node by its path, at least 1.
   using WeightOf = std::function<std::uint64_t(std::string_view path)>;
 
@@ -74,11 +85,14 @@ class TreeAllocator {
   // was allotted in that period belong to no node. REQUIRES: each node once.
   void settle_loans(std::span<const Loan> loans);
 
+  // Whether leaves have a path in the result, which takes longer.
+  enum class LeafPaths : std::uint8_t { kNone, kAll };
+
   // One period: fills `nodes` with the active nodes, parents before their children, children in the
   // order of their bytes, and returns the budget. REQUIRES: each job once; every path has the same
   // length, in every call; weights from 1 to kWeightMax, reserves up to kReserveMax.
   Tokens allocate(std::span<const Demand> demands, const WeightOf& weight_of,
-                  std::vector<Node>& nodes);
+                  std::vector<Node>& nodes, LeafPaths paths = LeafPaths::kAll);
 
   // Takes effect in the next period.
   void set_rate(Rate rate);
@@ -97,6 +111,11 @@ class TreeAllocator {
   // The records of all leaves that have one, in the order of their ids.
   void list_records(std::vector<JobRecord>& records) const;
 
+  State state() const;
+  // `levels`: of inner nodes below the root. Restored leaves count as inactive since then. On
+  // failure nothing changes.
+  Result<void> restore(const State& state, std::size_t levels);
+
  private:
   struct Inner;
   struct Leaf {
@@ -104,22 +123,34 @@ class TreeAllocator {
     std::uint64_t carry = 0;        // of its reservation, in 10^-9 tokens
     std::uint64_t last_active = 0;  // number of a period
   };
-  using Leaves = absl::btree_map<JobId, Leaf>;
+  using Leaves = absl::flat_hash_map<JobId, Leaf, std::hash<JobId>>;
 
+  Inner& child_of(Inner& inner, const JobId& value);
   Inner& parent_of(const Demand& demand);
   Inner* find(std::span<const JobId> path) const;
   static void settle_below(Inner& inner);
-  void forget(const JobId& job);
-  void forget_childless(Inner& inner);
+  Result<void> restore_node(const State::Node& node, std::size_t levels);
+  static void list_state(const Inner& inner, std::vector<JobId>& path, State& state);
+  void mark(const JobId& job);
+  void forget_marked(Inner& inner);
+  static bool is_at(const Leaf& leaf, std::span<const JobId> path);
   void add(const Demand& demand);
-  void divide(Inner& inner, Tokens budget, const std::string& path, const WeightOf& weight_of,
-              std::vector<Node>& nodes);
+  struct Division;
+  void divide(Inner& inner, Tokens budget, std::size_t depth, Division& division);
 
   Allocator::Options options_;
   std::unique_ptr<Inner> root_;
   Leaves leaves_;
   std::size_t inner_ = 0;
   std::uint64_t period_ = 0;
+  // The children of one inner node of each depth while they are dealt with: members, so that their
+  // memory is reused.
+  struct Level {
+    std::vector<Allocator::Demand> demands;
+    std::vector<Tokens> reserved;
+    std::vector<JobPeriod> periods;
+  };
+  std::array<Level, kLevelsMax> levels_;
 };
 
 }  // namespace weir

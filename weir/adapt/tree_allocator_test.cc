@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,7 @@ struct Setting {
   std::size_t levels = 3;
   std::uint64_t moves_of_1000 = 5;
   bool lending = false;
+  int restart_every = 0;  // periods
 };
 
 // The tree as documented: a page for every parent, found by its path.
@@ -234,13 +236,20 @@ class Draw {
 
 // The first difference, or nothing.
 std::string compare(PlainTree plain, const Setting& setting, std::uint64_t seed, int periods) {
-  TreeAllocator tree({.rate = Rate::per_second(setting.rate),
-                      .period = setting.period,
-                      .half_life = setting.half_life,
-                      .floor = setting.floor});
+  const Allocator::Options options{.rate = Rate::per_second(setting.rate),
+                                   .period = setting.period,
+                                   .half_life = setting.half_life,
+                                   .floor = setting.floor};
+  auto made = std::make_unique<TreeAllocator>(options);
   Draw draw(setting, seed);
   std::vector<TreeAllocator::Node> nodes;
   for (int i = 0; i < periods; ++i) {
+    if (setting.restart_every > 0 && i % setting.restart_every == 0) {
+      const TreeAllocator::State state = made->state();
+      made = std::make_unique<TreeAllocator>(options);
+      if (!made->restore(state, setting.levels - 1)) return "not restored";
+    }
+    TreeAllocator& tree = *made;
     const Drawn& drawn = draw.next();
     if (setting.lending) {
       plain.loans(drawn.lent, drawn.borrowed);
@@ -308,6 +317,59 @@ TEST(TreeAllocator, TheComparisonFindsMistakes) {
   mixes.doubles_debts = true;
   EXPECT_NE(compare(mixes, settings()[8], 9, 2000), "");
   EXPECT_NE(compare(ignores, settings()[2], 3, 2000), "");
+}
+
+// The plain tree never stops.
+TEST(TreeAllocator, DecidesAfterARestartAsIfThereHadBeenNone) {
+  for (const std::size_t i : {0U, 1U, 5U, 8U}) {
+    Setting setting = settings()[i];
+    setting.restart_every = 37;
+    EXPECT_EQ(compare(PlainTree(setting), setting, i + 1, 3000), "");
+  }
+}
+
+// The state of a tree of projects, in which a and b of project p owe each other tokens.
+TreeAllocator::State saved_state() {
+  TreeAllocator::State state;
+  state.nodes.resize(2);
+  const auto add = [&](std::size_t node, const char* name, std::int64_t record) {
+    auto& accounts = state.nodes[node].allocator.ledger.accounts;
+    accounts.emplace_back().job = JobId(name);
+    accounts.back().record = record;
+  };
+  add(0, "p", 0);
+  state.nodes[1].path = {JobId("p")};
+  add(1, "a", 7);
+  add(1, "b", -7);
+  return state;
+}
+
+TEST(TreeAllocator, RefusesAStateThatCannotBeAndKeepsItsOwn) {
+  TreeAllocator tree({.rate = Rate::per_second(1000), .period = milliseconds{10}});
+  ASSERT_TRUE(tree.restore(saved_state(), 1));
+  EXPECT_EQ(tree.leaves(), 2U);
+  EXPECT_EQ(tree.inner_nodes(), 1U);
+  const auto refused = [&](const auto& spoil, std::size_t levels = 1) {
+    TreeAllocator::State state = saved_state();
+    spoil(state.nodes);
+    const auto restored = tree.restore(state, levels);
+    EXPECT_EQ(tree.account_of(JobId("a"))->record, 7);
+    return restored ? "restored" : restored.error().what;
+  };
+  const auto accounts = [](auto& node) -> auto& { return node.allocator.ledger.accounts; };
+  EXPECT_EQ(refused([&](auto& nodes) { accounts(nodes[1])[0].record = 8; }),
+            "they do not sum to 0");
+  EXPECT_EQ(refused([](auto& nodes) { nodes.push_back(nodes[1]); }), "a node is given twice");
+  EXPECT_EQ(refused([](auto& nodes) { nodes[1].path = {JobId("q")}; }), "a node has no account");
+  EXPECT_EQ(refused([&](auto& nodes) { accounts(nodes[0])[0].job = JobId("p/q"); }),
+            "a node has no name, or a slash in it");
+  EXPECT_EQ(refused([](auto&) {}, 0), "a node is below the last level");
+  EXPECT_EQ(refused([&](auto& nodes) {
+              accounts(nodes[0]).emplace_back().job = JobId("q");
+              nodes.push_back(nodes[1]);
+              nodes[2].path = {JobId("q")};
+            }),
+            "a job has two places");
 }
 
 TEST(TreeAllocator, OneLevelIsTheAllocator) {

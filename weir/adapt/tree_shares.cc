@@ -34,7 +34,10 @@ std::vector<JobId> path_values(std::string_view text) {
 
 TreeShares::TreeShares(const Allocator::Options& allocator, const ControllerOptions& options,
                        Enforcer& enforcer)
-    : options_(options), enforcer_(enforcer), allocator_(allocator) {
+    : options_(options),
+      enforcer_(enforcer),
+      allocator_(allocator),
+      nowhere_(options.levels, JobId(TreeAllocator::kNone)) {
   WEIR_ASSERT(options.levels > 0 && options.levels < TreeAllocator::kLevelsMax, options.levels);
 }
 
@@ -84,62 +87,67 @@ std::uint64_t TreeShares::weight_of(std::string_view path) const {
 
 void TreeShares::place(const JobId& job, Path path) {
   WEIR_ASSERT(path.size() == options_.levels, path.size());
-  std::vector<JobId>& place = places_[job];
-  if (!std::equal(place.begin(), place.end(), path.begin(), path.end())) {
-    place.assign(path.begin(), path.end());
-  }
+  Place& place = places_[job];
+  if (std::equal(place.values.begin(), place.values.end(), path.begin(), path.end())) return;
+  place.values.assign(path.begin(), path.end());
+  place.path = path_text(path);
 }
 
 TreeShares::Path TreeShares::path_of(const JobId& job) const {
   const auto found = places_.find(job);
-  return found == places_.end() ? Path{} : Path(found->second);
+  return found == places_.end() ? Path{} : Path(found->second.values);
 }
 
-std::vector<JobId> TreeShares::place_of(const JobId& job) const {
-  const auto found = places_.find(job);
-  if (found != places_.end()) return found->second;
-  return std::vector<JobId>(options_.levels, JobId(TreeAllocator::kNone));
+TreeShares::Path TreeShares::place_of(const JobId& job) const {
+  const Path known = path_of(job);
+  return known.empty() ? Path(nowhere_) : known;
 }
 
-const TreeShares::Node* TreeShares::find_node(Path path) const {
-  const auto found = nodes_.find(path_text(path));
-  return found == nodes_.end() ? nullptr : &found->second;
+TreeShares::Node* TreeShares::find_node(std::string_view path) const {
+  const auto found = by_path_.find(path);
+  return found == by_path_.end() ? nullptr : found->second;
 }
 
-TreeShares::Node* TreeShares::find_node(Path path) {
-  const auto found = nodes_.find(path_text(path));
-  return found == nodes_.end() ? nullptr : &found->second;
+TreeShares::Node* TreeShares::parent_of(const Node& node) const {
+  if (node.values.size() == 1) return nullptr;
+  return find_node(std::string_view(node.path).substr(0, node.path.rfind('/')));
+}
+
+TreeShares::Node& TreeShares::make_node(std::string path) {
+  Node& node = *nodes_.emplace_back(std::make_unique<Node>());
+  node.path = std::move(path);
+  node.values = path_values(node.path);
+  by_path_.emplace(node.path, &node);
+  return node;
 }
 
 // ---- newcomers ----
 
 bool TreeShares::give(const JobId& job, std::optional<Rate> capacity, Instant now) {
-  const std::vector<JobId> path = place_of(job);
+  const Path path = place_of(job);
   std::optional<Rate> rate = capacity;
   std::uint64_t* held = &held_;
   std::string text;
   for (std::size_t depth = 1; depth <= path.size(); ++depth) {
     if (depth > 1) text += '/';
     text += path[depth - 1].text();
-    auto found = nodes_.find(text);
-    if (found == nodes_.end()) {
+    Node* node = find_node(text);
+    if (node == nullptr) {
       if (nodes_.size() >= options_.jobs_max * options_.levels) return false;
       const std::uint64_t weight = weight_of(text);
-      Node node{.values = {path.begin(), path.begin() + static_cast<std::ptrdiff_t>(depth)},
-                .wanted = newcomer_share(rate, weight, *held, options_)};
+      node = &make_node(text);
+      node->wanted = newcomer_share(rate, weight, *held, options_);
       *held += weight;
-      found = nodes_.emplace(text, std::move(node)).first;  // `held` may have moved
     }
-    Node& node = found->second;
-    if (!node.enforced) write(node, now);
-    rate = node.wanted.rate;
-    held = &node.held;
+    if (!node->enforced) write(*node, now);
+    rate = node->wanted.rate;
+    held = &node->held;
   }
   return true;
 }
 
 Share TreeShares::newcomer(const JobId& job, std::uint64_t weight, std::optional<Rate> capacity) {
-  Node* const parent = find_node(place_of(job));
+  Node* const parent = find_node(path_text(place_of(job)));
   if (parent == nullptr) return newcomer_share(capacity, weight, held_, options_);
   const Share share = newcomer_share(parent->wanted.rate, weight, parent->held, options_);
   parent->held += weight;
@@ -157,20 +165,13 @@ void TreeShares::allocate(std::span<const Allocator::Demand> demands,
                           std::span<const Tokens> reserved, std::span<const Ledger::Loan> loans,
                           PeriodReport& report) {
   if (options_.lending) {
-    loans_.clear();
-    for (const Ledger::Loan& loan : loans) {
-      std::vector<JobId> path = place_of(loan.job);
-      path.push_back(loan.job);
-      loans_.push_back({.path = std::move(path), .lent = loan.lent, .borrowed = loan.borrowed});
-    }
-    for (const auto& [path, loan] : observed_) {
-      loans_.push_back({.path = path_values(path), .lent = loan.lent, .borrowed = loan.borrowed});
-    }
+    list_loans(loans);
     allocator_.settle_loans(loans_);
   }
   list_demands(demands, reserved, loans);
   report.budget = allocator_.allocate(
-      demands_, [this](std::string_view path) { return weight_of(path); }, divided_);
+      demands_, [this](std::string_view path) { return weight_of(path); }, divided_,
+      TreeAllocator::LeafPaths::kNone);
   allocator_.forget_idle(options_.jobs_max);
   for (TreeAllocator::Node& node : divided_) {
     if (node.is_job) {
@@ -185,24 +186,49 @@ void TreeShares::allocate(std::span<const Allocator::Demand> demands,
   observed_.clear();
 }
 
+void TreeShares::list_loans(std::span<const Ledger::Loan> loans) {
+  loans_.resize(loans.size() + observed_.size());  // elements keep their memory
+  auto next = loans_.begin();
+  for (const Ledger::Loan& loan : loans) {
+    const Path above = place_of(loan.job);
+    next->path.assign(above.begin(), above.end());
+    next->path.push_back(loan.job);
+    next->lent = loan.lent;
+    (next++)->borrowed = loan.borrowed;
+  }
+  for (const auto& [path, loan] : observed_) {
+    next->path = path_values(path);
+    next->lent = loan.lent;
+    (next++)->borrowed = loan.borrowed;
+  }
+}
+
 // Jobs with a loan but no demand are known too: they have a record.
 void TreeShares::list_demands(std::span<const Allocator::Demand> demands,
                               std::span<const Tokens> reserved,
                               std::span<const Ledger::Loan> loans) {
-  demands_.clear();
+  std::size_t count = 0;
+  const auto list = [&](const JobId& job, std::uint64_t weight, Tokens demand, Tokens under) {
+    if (count == demands_.size()) demands_.emplace_back();
+    TreeAllocator::Demand& one = demands_[count++];  // keeps the memory of its path
+    const Path place = place_of(job);
+    one.path.assign(place.begin(), place.end());
+    one.job = job;
+    one.weight = weight;
+    one.demand = demand;
+    one.reserved = under;
+  };
   auto loan = loans.begin();
   for (std::size_t i = 0; i <= demands.size(); ++i) {
     for (; loan != loans.end() && (i == demands.size() || loan->job < demands[i].job); ++loan) {
-      demands_.push_back({.path = place_of(loan->job), .job = loan->job, .demand = Tokens{0}});
+      list(loan->job, 1, Tokens{0}, Tokens{0});
     }
     if (i == demands.size()) break;
     if (loan != loans.end() && loan->job == demands[i].job) ++loan;
-    demands_.push_back({.path = place_of(demands[i].job),
-                        .job = demands[i].job,
-                        .weight = demands[i].nodes,
-                        .demand = demands[i].demand,
-                        .reserved = i < reserved.size() ? reserved[i] : Tokens{0}});
+    list(demands[i].job, demands[i].nodes, demands[i].demand,
+         i < reserved.size() ? reserved[i] : Tokens{0});
   }
+  demands_.resize(count);
 }
 
 void TreeShares::note_loans(PeriodReport& report) const {
@@ -222,7 +248,8 @@ void TreeShares::skip() {
 void TreeShares::list_active(PeriodReport& report) const {
   absl::btree_map<std::vector<JobId>, JobPeriod> active;  // parents come first
   for (const JobPeriod& job : report.jobs) {
-    std::vector<JobId> path = place_of(job.job);
+    const Path place = place_of(job.job);
+    std::vector<JobId> path(place.begin(), place.end());
     for (; !path.empty(); path.pop_back()) {
       JobPeriod& node = active[path];
       node.job = path.back();
@@ -240,57 +267,55 @@ void TreeShares::enforce(const PeriodReport& report, std::optional<Rate> capacit
                          Instant now) {
   ++period_;
   for (const NodePeriod& active : report.nodes) {
-    Node& node = nodes_[active.path];
-    if (node.values.empty()) node.values = path_values(active.path);
+    Node* const known = find_node(active.path);
+    Node& node = known != nullptr ? *known : make_node(active.path);
     node.wanted = capacity ? allotted_share(active.period.final, active.period.nodes, options_)
                            : Share{.rate = {}, .depth = {}, .nodes = active.period.nodes};
     node.idle = 0;
     node.seen = period_;
     write(node, now);
   }
-  for (auto each = nodes_.begin(); each != nodes_.end();) {
-    Node& node = each->second;
-    if (node.seen == period_) {
-      ++each;
-      continue;
-    }
+  const auto keeps = [&](Node& node) {
+    if (node.seen == period_) return true;
     ++node.idle;
-    const bool keeps = idle == Idle::kKeep && options_.lending &&
-                       node.idle <= periods_to_fill(node.wanted, options_.period);
-    if (keeps) write(node, now);
-    if (!keeps && drop(node, now)) {
-      each = nodes_.erase(each);
-    } else {
-      ++each;
+    if (idle != Idle::kKeep || !options_.lending ||
+        node.idle > periods_to_fill(node.wanted, options_.period)) {
+      return false;
     }
-  }
+    write(node, now);
+    return true;
+  };
+  drop_nodes(keeps, now);
+}
+
+template <class Keeps>
+void TreeShares::drop_nodes(Keeps keeps, Instant now) {
+  std::erase_if(nodes_, [&](const std::unique_ptr<Node>& node) {
+    if (keeps(*node) || !drop(*node, now)) return false;
+    by_path_.erase(node->path);
+    return true;
+  });
 }
 
 void TreeShares::count_holders(const std::function<std::uint64_t(const JobId&)>& weight_of) {
   held_ = 0;
-  for (auto& [path, node] : nodes_) node.held = 0;
-  for (auto& [path, node] : nodes_) {
-    const Path above = Path(node.values).first(node.values.size() - 1);
-    Node* const parent = above.empty() ? nullptr : find_node(above);
-    if (above.empty()) {
-      held_ += node.wanted.nodes;
-    } else if (parent != nullptr) {
-      parent->held += node.wanted.nodes;
-    }
+  for (const auto& node : nodes_) node->held = 0;
+  for (const auto& node : nodes_) {
+    Node* const parent = parent_of(*node);
+    if (node->values.size() == 1) held_ += node->wanted.nodes;
+    if (parent != nullptr) parent->held += node->wanted.nodes;
   }
-  for (auto each = places_.begin(); each != places_.end();) {
-    const std::uint64_t weight = weight_of(each->first);
-    Node* const parent = weight == 0 ? nullptr : find_node(each->second);
+  absl::erase_if(places_, [&](const auto& place) {
+    const std::uint64_t weight = weight_of(place.first);
+    Node* const parent = weight == 0 ? nullptr : find_node(place.second.path);
     if (parent != nullptr) parent->held += weight;
-    each = weight == 0 ? places_.erase(each) : std::next(each);
-  }
+    return weight == 0;
+  });
 }
 
 void TreeShares::drop_all(Instant now) {
   observed_.clear();
-  for (auto each = nodes_.begin(); each != nodes_.end();) {
-    each = drop(each->second, now) ? nodes_.erase(each) : std::next(each);
-  }
+  drop_nodes([](const Node&) { return false; }, now);
   held_ = 0;
 }
 
@@ -316,15 +341,14 @@ bool TreeShares::drop(Node& node, Instant now) {
 
 std::uint64_t TreeShares::siblings_of(const JobId& job) const {
   const auto place = places_.find(job);
-  const Node* const parent = place == places_.end() ? nullptr : find_node(place->second);
+  const Node* const parent = place == places_.end() ? nullptr : find_node(place->second.path);
   return parent == nullptr ? 0 : parent->held;
 }
 
-TreeShares::NodeView TreeShares::view_of(const std::string& path, const Node& node) const {
-  const Path above = Path(node.values).first(node.values.size() - 1);
-  const Node* const parent = above.empty() ? nullptr : find_node(above);
-  const std::uint64_t held = above.empty() ? held_ : parent == nullptr ? 0 : parent->held;
-  return {.path = path,
+TreeShares::NodeView TreeShares::view_of(const Node& node) const {
+  const Node* const parent = parent_of(node);
+  const std::uint64_t held = node.values.size() == 1 ? held_ : parent == nullptr ? 0 : parent->held;
+  return {.path = node.path,
           .values = node.values,
           .weight = node.wanted.nodes,
           .siblings = std::max(held, node.wanted.nodes),
@@ -333,19 +357,20 @@ TreeShares::NodeView TreeShares::view_of(const std::string& path, const Node& no
 }
 
 void TreeShares::visit(std::size_t most, const std::function<void(const NodeView&)>& visit) const {
-  for (std::size_t depth = 1; depth <= options_.levels; ++depth) {
-    for (const auto& [path, node] : nodes_) {
-      if (node.values.size() != depth) continue;
-      if (most-- == 0) return;
-      visit(view_of(path, node));
-    }
-  }
+  std::vector<const Node*> found;
+  for (const auto& node : nodes_) found.push_back(node.get());
+  const auto end = found.begin() + static_cast<std::ptrdiff_t>(std::min(most, found.size()));
+  std::partial_sort(found.begin(), end, found.end(), [](const Node* a, const Node* b) {
+    return a->values.size() != b->values.size() ? a->values.size() < b->values.size()
+                                                : a->path < b->path;
+  });
+  for (auto node = found.begin(); node != end; ++node) visit(view_of(**node));
 }
 
 std::optional<TreeShares::NodeView> TreeShares::find(Path path) const {
-  const auto found = nodes_.find(path_text(path));
-  if (found == nodes_.end()) return std::nullopt;
-  return view_of(found->first, found->second);
+  const Node* const node = find_node(path_text(path));
+  if (node == nullptr) return std::nullopt;
+  return view_of(*node);
 }
 
 }  // namespace weir

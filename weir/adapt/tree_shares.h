@@ -22,13 +22,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include <absl/container/btree_map.h>
+#include <absl/container/flat_hash_map.h>
 
 #include "weir/account/ledger.h"
 #include "weir/adapt/allocator.h"
@@ -102,6 +103,10 @@ class TreeShares {
 
   const TreeAllocator& allocator() const { return allocator_; }
   void list_records(std::vector<JobRecord>& records) const { allocator_.list_records(records); }
+  TreeAllocator::State state() const { return allocator_.state(); }
+  Result<void> restore(const TreeAllocator::State& state) {
+    return allocator_.restore(state, options_.levels);
+  }
   // The weights of all jobs beside this one that hold a share, and its own.
   std::uint64_t siblings_of(const JobId& job) const;
   std::size_t nodes() const { return nodes_.size(); }
@@ -113,6 +118,7 @@ class TreeShares {
 
  private:
   struct Node {
+    std::string path;
     std::vector<JobId> values;
     Share wanted{};
     std::optional<Share> enforced = {};
@@ -120,32 +126,52 @@ class TreeShares {
     std::uint64_t held = 0;  // the weights of its children that hold a share
     std::uint64_t seen = 0;  // the number of the period in which it was active
   };
-  using Nodes = absl::btree_map<std::string, Node, std::less<>>;
+  struct Place {
+    std::vector<JobId> values;
+    std::string path;
+  };
+  struct PathHash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view path) const {
+      return std::hash<std::string_view>()(path);
+    }
+  };
+  template <class Value>
+  using Paths = absl::flat_hash_map<std::string, Value, PathHash, std::equal_to<>>;
+  struct Lending {
+    Tokens lent;
+    Tokens borrowed;
+  };
 
-  std::vector<JobId> place_of(const JobId& job) const;
-  Node* find_node(Path path);
-  const Node* find_node(Path path) const;
-  NodeView view_of(const std::string& path, const Node& node) const;
+  Path place_of(const JobId& job) const;
+  Node* find_node(std::string_view path) const;
+  // That of the node above, or nullptr.
+  Node* parent_of(const Node& node) const;
+  Node& make_node(std::string path);
+  NodeView view_of(const Node& node) const;
+  void list_loans(std::span<const Ledger::Loan> loans);
   void list_demands(std::span<const Allocator::Demand> demands, std::span<const Tokens> reserved,
                     std::span<const Ledger::Loan> loans);
   void note_loans(PeriodReport& report) const;
   void write(Node& node, Instant now);
   bool drop(Node& node, Instant now);
+  // Of nodes that `keeps` does not select, in the order in which they were created.
+  template <class Keeps>
+  void drop_nodes(Keeps keeps, Instant now);
 
   ControllerOptions options_;
   Enforcer& enforcer_;
   TreeAllocator allocator_;
-  absl::btree_map<std::string, std::uint64_t, std::less<>> weights_;
-  absl::btree_map<JobId, std::vector<JobId>> places_;
-  Nodes nodes_;
+  std::vector<JobId> nowhere_;  // the place of jobs whose place is not known
+  Paths<std::uint64_t> weights_;
+  absl::flat_hash_map<JobId, Place, std::hash<JobId>> places_;
+  // Keys are the nodes' own paths. Their order is that of their creation, whatever the hash.
+  absl::flat_hash_map<std::string_view, Node*, PathHash, std::equal_to<>> by_path_;
+  std::vector<std::unique_ptr<Node>> nodes_;
   std::uint64_t held_ = 0;  // the weights of the nodes of the first level that hold a share
   std::uint64_t period_ = 0;
   std::uint64_t failed_ = 0;
-  struct Lending {
-    Tokens lent;
-    Tokens borrowed;
-  };
-  absl::btree_map<std::string, Lending, std::less<>> observed_;  // of nodes, in this period
+  Paths<Lending> observed_;  // of nodes, in this period
   std::vector<TreeAllocator::Demand> demands_;
   std::vector<TreeAllocator::Loan> loans_;
   std::vector<TreeAllocator::Node> divided_;

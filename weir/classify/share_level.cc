@@ -11,6 +11,8 @@
 namespace weir {
 namespace {
 
+constexpr std::string_view kRule = "rule";
+
 JobId name_of(std::uint32_t id) {
   return id == kUnknownId ? JobId(kNoShareValue) : JobId(fmt::format_int(id).c_str());
 }
@@ -33,7 +35,8 @@ JobId name_of(const ExportName& name) {
 
 }  // namespace
 
-JobId node_name(FieldSet level, const Attributes& attributes) {
+JobId node_name(FieldSet level, const Attributes& attributes, std::string_view rule) {
+  if (level == kRuleLevel) return JobId(rule);
   switch (level.first()) {
     case Field::kUid:
       return name_of(attributes.uid);
@@ -54,6 +57,15 @@ JobId node_name(FieldSet level, const Attributes& attributes) {
       break;
   }
   return JobId(kNoShareValue);
+}
+
+std::string print_level(FieldSet level) {
+  return level == kRuleLevel ? std::string(kRule) : level.print_type();
+}
+
+Parsed<FieldSet> read_level(std::string_view text) {
+  if (text == kRule) return kRuleLevel;
+  return FieldSet::read(text);
 }
 
 FieldSet fields_of(std::span<const FieldSet> levels) {

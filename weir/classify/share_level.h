@@ -5,11 +5,13 @@
 //
 //   node_name({Field::kProjid}, attributes)     "1001"; a missing value is "(none)"
 //
-// Levels are projid, gid, uid, nodemap, nid, export and subnet/N. Names hold no slash, so that a
-// path can be written with slashes between them; an address too long for a name ends in its hash.
+// Levels are projid, gid, uid, nodemap, nid, export and subnet/N, and the rule of layer 0 that
+// matches the request. Names hold no slash, so that a path can be written with slashes between
+// them; an address too long for a name ends in its hash.
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "weir/base/job_id.h"
@@ -19,8 +21,15 @@ namespace weir {
 
 inline constexpr std::string_view kNoShareValue = "(none)";  // of a request without a value
 
-// REQUIRES: the level is one field.
-JobId node_name(FieldSet level, const Attributes& attributes);
+// The rule of a request is none of its fields.
+inline constexpr FieldSet kRuleLevel{};
+
+// REQUIRES: the level is one field, or kRuleLevel; `rule` is the name of the rule in layer 0.
+JobId node_name(FieldSet level, const Attributes& attributes, std::string_view rule);
+
+// "projid", "subnet/24", "rule", and the reverse.
+std::string print_level(FieldSet level);
+Parsed<FieldSet> read_level(std::string_view text);
 
 // The fields that determine the nodes of a request.
 FieldSet fields_of(std::span<const FieldSet> levels);

@@ -16,7 +16,7 @@ using Names = std::vector<std::string>;
 std::string path_of(const Names& names, const Attributes& attributes) {
   std::string path;
   for (const std::string& name : names) {
-    path += "/" + std::string(node_name(*FieldSet::read(name), attributes).text());
+    path += "/" + std::string(node_name(*read_level(name), attributes, "gold").text());
   }
   return path;
 }
@@ -27,9 +27,17 @@ TEST(ShareLevel, FieldsOfLevelsAreTheirSum) {
   EXPECT_TRUE(fields_of({}).empty());
 }
 
+TEST(ShareLevel, LevelsAreReadAsTheyArePrinted) {
+  for (const char* name : {"uid", "subnet/24", "export", "rule"}) {
+    EXPECT_EQ(print_level(*read_level(name)), name);
+  }
+  EXPECT_EQ(*read_level("rule"), kRuleLevel);
+  EXPECT_FALSE(read_level("rules"));
+}
+
 TEST(ShareLevel, AMissingValueIsANodeOfItsOwn) {
-  EXPECT_EQ(path_of({"uid", "gid", "projid", "nodemap", "nid", "subnet/8", "export"}, {}),
-            "/(none)/(none)/(none)/(none)/(none)/(none)/(none)");
+  EXPECT_EQ(path_of({"uid", "gid", "projid", "nodemap", "nid", "subnet/8", "export", "rule"}, {}),
+            "/(none)/(none)/(none)/(none)/(none)/(none)/(none)/gold");
 }
 
 TEST(ShareLevel, NamesTheNodes) {
@@ -51,9 +59,10 @@ TEST(ShareLevel, LongAddressesStayDifferent) {
   one.nid = *parse_nid("2001:db8:1111:2222:3333:4444:5555:6666@tcp");
   other.nid = *parse_nid("2001:db8:1111:2222:3333:4444:5555:6667@tcp");
   const FieldSet all{Field::kNid};
-  EXPECT_NE(node_name(all, one), node_name(all, other));
-  EXPECT_EQ(node_name(FieldSet::subnet(72), one).text(), "2001:db8:1111:2222:3300::@tcp");
-  EXPECT_EQ(node_name(FieldSet::subnet(72), one), node_name(FieldSet::subnet(72), other));
+  EXPECT_NE(node_name(all, one, ""), node_name(all, other, ""));
+  const FieldSet subnet = FieldSet::subnet(72);
+  EXPECT_EQ(node_name(subnet, one, "").text(), "2001:db8:1111:2222:3300::@tcp");
+  EXPECT_EQ(node_name(subnet, one, ""), node_name(subnet, other, ""));
 }
 
 }  // namespace

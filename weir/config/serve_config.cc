@@ -45,7 +45,7 @@ const std::array<Part, 14>& parts() {
       {"service",
        {"name", "policy", "tunables", "rules", "adaptive", "capacity", "slots", "hp_slots",
         "latency_target", "period", "cost", "classes"}},
-      {"shares", {"accounts", "service", "tree", "weights"}},
+      {"shares", {"accounts", "names", "service", "tree", "weights"}},
       {"export",
        {"name", "store", "size", "direct", "force", "read_only", "description", "service",
         "block_min", "block_preferred", "block_max"}},

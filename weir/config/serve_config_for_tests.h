@@ -144,7 +144,8 @@ name = "home"
 service = "home"
 tree = ["projid", "nodemap", "jobid"]
 accounts = { "1002" = "physics", "1002/visitors" = "physics/alice" }
-weights = { "1001" = 2, "1001/visitors" = 3, '(none)' = 5 }
+names = { "1001" = "bio", "1002" = "chem", "1001/visitors" = "guests" }
+weights = { "bio" = 2, "bio/guests" = 3, '(none)' = 5 }
 )";
 
 inline std::vector<std::string> mistakes_of(const std::string& text) {

@@ -118,6 +118,7 @@ class Plan {
     restart_if(old.classes != classes, called + ": classes");
     restart_if(old.shares.levels != shares.levels, called + ": tree of shares");
     restart_if(old.shares.accounts != shares.accounts, called + ": accounts of shares");
+    restart_if(old.shares.names != shares.names, called + ": names of shares");
     ServiceReload reload{name, {}, {}};
     // With other levels the paths would have another meaning.
     if (old.shares.levels == shares.levels) {

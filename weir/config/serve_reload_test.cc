@@ -85,6 +85,10 @@ TEST(ServeReload, WeightsOfNodesChangeAtOnceAndTheLevelsAtTheNextStart) {
       plan_reload(before, parsed("[shares]\ntree = ['uid', 'jobid']\nweights = { '1' = 9 }\n"));
   EXPECT_EQ(other.restart, Texts{"service 'ost_io': tree of shares"});
   EXPECT_TRUE(other.services.empty());
+  EXPECT_EQ(plan_reload(before,
+                        parsed(tree + "{ '1' = 2, '1/7' = 3, '2' = 4 }\nnames = { '1' = 'bio' }\n"))
+                .restart,
+            Texts{"service 'ost_io': names of shares"});
 }
 
 TEST(ServeReload, CapacityChangesAtOnceUnlessTheCostDoes) {

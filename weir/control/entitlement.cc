@@ -69,7 +69,7 @@ std::string path_words(const ServiceSnapshot& service, const JobSnapshot& job) {
   if (nodes.empty() || job.siblings < job.weight) return {};
   std::string text;
   for (const NodeSnapshot* const node : nodes) {
-    text += fmt::format("{} {} {} -> ", node->level, node->value(),
+    text += fmt::format("{} {} {} -> ", node->level, node->shown(),
                         part_words(node->weight, node->siblings));
   }
   return text + printable_id(job.job.text()) + " " + part_words(job.weight, job.siblings);

@@ -454,6 +454,9 @@ TEST(ExplainTree, ShowsThePathAndWhatTheJobIsEntitledTo) {
   EXPECT_EQ(standing(world).front(),
             "project 7 40 % -> uid 1001 33.3 % -> dd.0 50 %, entitled to 266 operations/s");
   EXPECT_EQ(standing(world)[1], "share now 266 operations/s");
+  world.service().tree->nodes[0].name = "bio";
+  EXPECT_EQ(standing(world).front().substr(0, 37), "project bio 40 % -> uid 1001 33.3 % -");
+  world.service().tree->nodes[0].name = "";
   world.service().jobs.front().siblings = 1;
   world.service().tree->nodes[0].siblings = 2'000'000;
   EXPECT_EQ(standing(world).front().substr(0, 45), "project 7 less than 0.1 % -> uid 1001 33.3 % ");

@@ -6,13 +6,18 @@
 //   service NAME period written_off half_life fade_period fade_carry carry carry_of
 //   account JOB record remainder allotted last_active ...      (then a line "end")
 //
-// Each line has a checksum as in the journal (journal.h). An incomplete file is rejected, and all
-// records start at 0: records that do not sum to 0 would be worse than none.
+// In a tree of shares records are those of children under each parent:
+//
+//   tree LEVELS                           after the line of the service
+//   node PATH period written_off ...      "-" is the root; then the accounts of its children
+//
+// They are restored only below the same levels. Each line has a checksum as in the journal
+// (journal.h). An incomplete file is rejected, and all records start at 0: records that do not sum
+// to 0 would be worse than none.
 #pragma once
 
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "weir/adapt/controller.h"
@@ -21,14 +26,20 @@
 
 namespace weir::control {
 
-using Records = std::vector<std::pair<std::string, Controller::State>>;  // by service
+struct ServiceRecords {
+  std::string service;
+  std::string levels;  // of its tree of shares; empty: jobs alone
+  Controller::State state;
+};
+using Records = std::vector<ServiceRecords>;
 
 // REQUIRES: on the loop, or while it does not run.
 Records records_of(const serve::Server& server);
 std::string print_records(const Records& records);
 // EILSEQ: damaged.
 Result<Records> parse_records(std::string_view text);
-// A missing file is not an error; services that no longer exist are ignored.
+// A missing file is not an error; services that no longer exist are ignored, and records of other
+// levels are reported in the log.
 Result<void> restore_records(serve::Server& server, const std::string& path);
 
 }  // namespace weir::control

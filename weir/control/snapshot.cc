@@ -123,12 +123,19 @@ const TreeShares* tree_of(const Target& target) {
   return target.controller() == nullptr ? nullptr : target.controller()->tree();
 }
 
-NodeSnapshot node_shot(const Target& target, const TreeShares::NodeView& node) {
+// `service` knows the names of nodes, if it is that of the target.
+NodeSnapshot node_shot(const Target& target, const serve::Service* service,
+                       const TreeShares::NodeView& node) {
   NodeSnapshot shot{.path = printable_path(node.values),
                     .level = level_word(target.share_levels()[node.values.size() - 1]),
                     .weight = node.weight,
                     .siblings = node.siblings};
   if (node.rate) shot.share = tokens_in(*node.rate, std::chrono::seconds{1}).count();
+  if (service != nullptr) {
+    const auto& names = service->shares.names;
+    const auto name = names.find(std::string(node.path));
+    if (name != names.end()) shot.name = printable_id(name->second);
+  }
   if (node.account == nullptr) return shot;
   shot.record = node.account->record;
   shot.lent = node.account->lent_sum.count();
@@ -143,14 +150,15 @@ void add_tree(const Target& target, ServiceSnapshot& shot) {
   shot.tree->nodes_in_all = tree->nodes();
 }
 
-void add_all_nodes(const Target& target, ServiceSnapshot& shot) {
+void add_all_nodes(const Target& target, const serve::Service* service, ServiceSnapshot& shot) {
   if (!shot.tree) return;
   tree_of(target)->visit(TreeSnapshot::kNodesMax, [&](const TreeShares::NodeView& node) {
-    shot.tree->nodes.push_back(node_shot(target, node));
+    shot.tree->nodes.push_back(node_shot(target, service, node));
   });
 }
 
-void add_nodes_above(const Target& target, const JobId& job, ServiceSnapshot& shot) {
+void add_nodes_above(const Target& target, const serve::Service* service, const JobId& job,
+                     ServiceSnapshot& shot) {
   if (!shot.tree) return;
   const TreeShares& tree = *tree_of(target);
   const TreeShares::Path path = tree.path_of(job);
@@ -161,7 +169,7 @@ void add_nodes_above(const Target& target, const JobId& job, ServiceSnapshot& sh
     };
     auto& nodes = shot.tree->nodes;
     if (node && std::none_of(nodes.begin(), nodes.end(), is_there)) {
-      nodes.push_back(node_shot(target, *node));
+      nodes.push_back(node_shot(target, service, *node));
     }
   }
 }
@@ -514,13 +522,13 @@ bool SnapshotTaker::step_target(const Target& target, const serve::Service* serv
   switch (part_) {
     case Part::kHead:
       begin_target(target, service, shot, now);
-      if (!query_) add_all_nodes(target, shot);
+      if (!query_) add_all_nodes(target, service, shot);
       add_wait_rules(target, shot);
       part_ = Part::kClasses;
       return false;
     case Part::kClasses:
       if (!step_classes(target, shot, now)) return false;
-      if (query_) add_sought_jobs(target, shot);
+      if (query_) add_sought_jobs(target, service, shot);
       part_ = query_ ? Part::kWeights : Part::kJobs;
       return false;
     case Part::kJobs:
@@ -589,9 +597,10 @@ bool SnapshotTaker::step_jobs(const Target& target, ServiceSnapshot& shot) {
   return true;
 }
 
-void SnapshotTaker::add_sought_jobs(const Target& target, ServiceSnapshot& shot) const {
+void SnapshotTaker::add_sought_jobs(const Target& target, const serve::Service* service,
+                                    ServiceSnapshot& shot) const {
   std::vector<JobId> jobs = query_->jobs();
-  for (const JobId& job : jobs) add_nodes_above(target, job, shot);
+  for (const JobId& job : jobs) add_nodes_above(target, service, job, shot);
   for (JobId& job : largest_records(target.controller(), kRecordsMax))
     jobs.push_back(std::move(job));
   std::sort(jobs.begin(), jobs.end());

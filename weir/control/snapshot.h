@@ -119,9 +119,12 @@ struct NodeSnapshot {
   std::int64_t record = 0;                  // among its siblings; above 0: it has lent
   std::uint64_t lent = 0;                   // settled instant loans since the start
   std::uint64_t borrowed = 0;
+  std::string name = {};  // as the file calls it; empty: it has none
 
-  // The last value of the path.
-  std::string_view value() const { return std::string_view(path).substr(path.rfind('/') + 1); }
+  // The name, or the last value of the path.
+  std::string_view shown() const {
+    return name.empty() ? std::string_view(path).substr(path.rfind('/') + 1) : name;
+  }
 };
 struct TreeSnapshot {
   std::string levels;               // "projid,uid,jobid"
@@ -331,7 +334,8 @@ class SnapshotTaker {
   bool step_classes(const Target& target, ServiceSnapshot& shot, Instant now);
   bool step_jobs(const Target& target, ServiceSnapshot& shot);
   // Of jobs, only the sought ones and those with the largest records.
-  void add_sought_jobs(const Target& target, ServiceSnapshot& shot) const;
+  void add_sought_jobs(const Target& target, const serve::Service* service,
+                       ServiceSnapshot& shot) const;
   bool step_weights(const Target& target, ServiceSnapshot& shot, Instant now);
   bool step_times(const JobStats& stats, ServiceSnapshot& shot);
 

@@ -134,6 +134,7 @@ Json shares_json(const ServiceSnapshot& shot) {
   if (!shot.tree) return all;
   for (const NodeSnapshot& node : shot.tree->nodes) {
     all.push_back({{"path", node.path},
+                   {"name", node.name.empty() ? Json(nullptr) : Json(node.name)},
                    {"level", node.level},
                    {"weight", node.weight},
                    {"weights", node.siblings},

@@ -92,6 +92,8 @@ class RuleEngine : public RuleView {
   // The weight of a request's job according to rules: of the lowest layer that has one (weight=).
   // None: no matching rule has a weight.
   virtual std::optional<std::uint64_t> weight_of(const Attributes& attributes, Head head) const = 0;
+  // The rule of layer 0 that applies to a request.
+  virtual const Rule& first_rule(const Attributes& attributes, Head head) const = 0;
   // For all jobs with a share, in no particular order.
   virtual void report_shares(Nanoseconds time, Instant now,
                              const std::function<void(const ShareReport&)>& visit) = 0;

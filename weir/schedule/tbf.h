@@ -115,6 +115,7 @@ class Tbf final : public RuleEngine {
   void drop_share(const JobId& job, Instant now) override;
   bool is_share_in_use(const JobId& job, Instant now) const override;
   std::optional<std::uint64_t> weight_of(const Attributes& attributes, Head head) const override;
+  const Rule& first_rule(const Attributes& attributes, Head head) const override;
   void report_shares(Nanoseconds time, Instant now,
                      const std::function<void(const ShareReport&)>& visit) override;
 

@@ -9,6 +9,7 @@
 
 #include "weir/base/assert.h"
 #include "weir/schedule/tbf.h"
+#include "weir/schedule/tbf/tree_queues.h"
 
 namespace weir {
 
@@ -54,7 +55,9 @@ void Tbf::return_changed(Instant now) {
   const auto change = [&](const std::vector<Queue*>& affected) {
     reshape_changed(now);
     for (Queue* const queue : affected) {
-      if (!binder_.is_bound(*queue)) binder_.bind(*queue, now);
+      if (binder_.is_bound(*queue)) continue;
+      binder_.bind(*queue, now);
+      if (shares_.tree() != nullptr) shares_.tree()->follow(*queue, now);
     }
   };
   enter_again(is_affected, change, now);

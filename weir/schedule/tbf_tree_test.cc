@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "weir/base/rng.h"
+#include "weir/classify/share_level.h"
 #include "weir/schedule/gate.h"
 #include "weir/schedule/rule_engine.h"
 
@@ -28,12 +29,12 @@ enum class Lending : std::uint8_t { kOff, kOn };
 // A Gate with any number of slots, and the requests that ran.
 class Tree {
  public:
-  explicit Tree(Lending lending = Lending::kOn, Cost cost = {})
+  explicit Tree(Lending lending = Lending::kOn, Cost cost = {},
+                const std::vector<FieldSet>& levels = projects_and_users())
       : gate({.slots = 10'000,
               .rules = {.watched_queues = 64,
-                        .sharing = Sharing{.cost = cost,
-                                           .lending = lending == Lending::kOn,
-                                           .levels = projects_and_users()}}}) {
+                        .sharing = Sharing{
+                            .cost = cost, .lending = lending == Lending::kOn, .levels = levels}}}) {
     EXPECT_TRUE(gate.start_policy("tbf", "jobid", Heads::kBoth));
   }
   ~Tree() {
@@ -216,6 +217,29 @@ TEST(TbfTree, AJobThatChangesItsProjectStartsThereAnew) {
   EXPECT_EQ(tree.loans("a").borrowed, 0U) << "it has borrowed from nobody there";
   EXPECT_EQ(tree.run(), "aaaa");
   EXPECT_EQ(tree.loans("2").borrowed, 2U) << "which paid for two of four";
+}
+
+// The level is the rule that applies, so jobs move with their requests when rules change.
+TEST(TbfTree, ARuleIsALevel) {
+  Tree tree(Lending::kOn, {}, {kRuleLevel, {Field::kUid}});
+  ASSERT_TRUE(tree.gate.write_rule("start gold jobid={a b} rate=60000", tree.now));
+  tree.share("gold", 1000, 3, 1000);
+  tree.share("default", 1000, 1, 1000);
+  for (const char* job : {"gold/1/a", "gold/1/b", "default/1/c"}) tree.share(job, std::nullopt);
+  tree.send("1/1/a", 400);
+  tree.send("1/1/b", 400);
+  tree.send("1/1/c", 400);
+  EXPECT_EQ(tree.path_of("a"), "gold/1");
+  EXPECT_EQ(tree.path_of("c"), "default/1");
+  EXPECT_EQ(count(tree.run(400), 'c'), 100U) << "3 to 1 for the rules, whatever their jobs";
+  ASSERT_TRUE(tree.gate.write_rule("stop gold", tree.now));
+  EXPECT_EQ(tree.path_of("a"), "default/1") << "with requests that wait";
+  ASSERT_TRUE(tree.gate.write_rule("start iron jobid={c} rate=60000", tree.now));
+  EXPECT_EQ(tree.path_of("c"), "iron/1");
+  EXPECT_EQ(tree.run().size(), 800U);
+  tree.send("1/1/c", 1);
+  tree.run();
+  EXPECT_EQ(tree.path_of("c"), "iron/1");
 }
 
 TEST(TbfTree, ManyUsersOfOneProjectComeAndGo) {

@@ -155,6 +155,10 @@ std::optional<std::uint64_t> Tbf::weight_of(const Attributes& attributes, Head h
   return std::nullopt;
 }
 
+const Rule& Tbf::first_rule(const Attributes& attributes, Head head) const {
+  return *rules_.match(attributes, head, 0);
+}
+
 std::uint64_t Tbf::reserves_in_use() {
   if (!rules_.has_reserves()) return 0;
   std::uint64_t sum = 0;

@@ -147,6 +147,8 @@ struct SharesOptions {
   // Nodes that have the shares of an account of Slurm as their weight, unless they are listed
   // above: "physics", or "physics/alice" for a user of an account.
   std::map<std::string, std::string> accounts = {};
+  // Of nodes, for people: "bio" of project 1001.
+  std::map<std::string, std::string> names = {};
 
   bool operator==(const SharesOptions&) const = default;
 };

@@ -60,6 +60,11 @@ Result<void> fix_rates(const Scenario& scenario, const TargetSpec& spec, Stage& 
   return {};
 }
 
+// The rule that applies to a job: it has one of its own if it has a reservation.
+std::string rule_of(const Scenario& scenario, std::size_t job) {
+  return scenario.jobs[job].reserve ? fmt::format("s{}", job) : "default";
+}
+
 // Reservations without a limit. They may take more than the root has for up to a second, which is
 // made up for afterwards.
 Result<void> reserve(const Scenario& scenario, const TargetSpec& spec, Stage& stage, Instant now) {
@@ -68,7 +73,7 @@ Result<void> reserve(const Scenario& scenario, const TargetSpec& spec, Stage& st
   for (std::size_t i = 0; i < scenario.jobs.size(); ++i) {
     const JobSpec& job = scenario.jobs[i];
     if (!job.reserve) continue;
-    RuleSpec rule{.name = fmt::format("s{}", i), .conds = conds_for_job(job.name)};
+    RuleSpec rule{.name = rule_of(scenario, i), .conds = conds_for_job(job.name)};
     rule.keys.rate = kRateMax;
     rule.keys.reserve = Reserve{*job.reserve, in_bytes};
     if (!in_bytes) rule.keys.cost = spec.cost;
@@ -125,14 +130,16 @@ Result<void> set_weights(const Scenario& scenario, const TargetSpec& spec, Stage
 JobTree job_tree(const Scenario& scenario, const TargetSpec& spec) {
   JobTree tree{.nodes = {{}}, .jobs = {}};
   std::map<std::string, std::size_t> known;  // by path
-  for (const JobSpec& job : scenario.jobs) {
+  for (std::size_t i = 0; i < scenario.jobs.size(); ++i) {
+    const JobSpec& job = scenario.jobs[i];
+    const std::string rule = rule_of(scenario, i);
     Attributes attributes;
     attributes.projid = job.project;
     attributes.uid = job.user;
     std::size_t node = 0;
     std::string path;
     for (const FieldSet level : spec.tree) {
-      path += (path.empty() ? "" : "/") + std::string(node_name(level, attributes).text());
+      path += (path.empty() ? "" : "/") + std::string(node_name(level, attributes, rule).text());
       const auto [found, is_new] = known.try_emplace(path, tree.nodes.size());
       if (is_new) {
         const auto weight = spec.weights.find(path);

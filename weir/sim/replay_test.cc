@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "weir/base/rng.h"
+#include "weir/classify/share_level.h"
 #include "weir/target/nrs_text.h"
 #include "weir/target/trace_writer.h"
 
@@ -47,7 +48,8 @@ class Server {
     add("tree", {.gate = {.slots = 4},
                  .controller = ControllerOptions{},
                  .capacity = Rate::per_second(2000),
-                 .share_levels = {{Field::kUid}, FieldSet::subnet(24)}});
+                 .share_levels = {{Field::kUid}, kRuleLevel, FieldSet::subnet(24)}});
+    EXPECT_TRUE(sides_.back().target->restore(saved_tree(), now_));
     Target::Options together{.controller = ControllerOptions{}, .capacity = Rate::per_second(5000)};
     together.gate.rules.in_cluster = true;
     together.gate.rules.groups = {*NidList::parse("0.0.0.[0-0]@tcp"),
@@ -91,6 +93,26 @@ class Server {
     Request* request;
     Side* side;
   };
+
+  // Two users that owe each other tokens, one of whose jobs were here.
+  static Controller::State saved_tree() {
+    Controller::State state;
+    state.tree.nodes.resize(4);
+    auto& users = state.tree.nodes[0].allocator.ledger.accounts;
+    users.resize(2);
+    users[0].job = JobId("0");
+    users[0].record = 30;
+    users[1].job = JobId("1");
+    users[1].record = -30;
+    const std::vector<JobId> path = {JobId("1"), JobId("default"), JobId("0.0.0.0@tcp")};
+    for (std::size_t depth = 1; depth <= path.size(); ++depth) {
+      TreeAllocator::State::Node& node = state.tree.nodes[depth];
+      node.path.assign(path.begin(), path.begin() + static_cast<std::ptrdiff_t>(depth));
+      auto& accounts = node.allocator.ledger.accounts;
+      accounts.emplace_back().job = depth < path.size() ? path[depth] : JobId("job1");
+    }
+    return state;
+  }
 
   void add(const std::string& name, const Target::Options& options) {
     Side& side = sides_.emplace_back();

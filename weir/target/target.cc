@@ -542,16 +542,22 @@ void Target::note_active(JobStats::Entry& entry, const Request& request, Head he
   } else if (!weights_.empty()) {
     weights_.erase(entry.job);
   }
-  if (controller_->tree() != nullptr) place(entry.job, request.attributes);
+  if (controller_->tree() != nullptr) place(entry.job, request.attributes, head);
   controller_->first_request(entry.job, now, weight);
 }
 
 // The job's place as the attributes of a request tell it. Its queues move there when the request
 // begins to wait.
-void Target::place(const JobId& job, const Attributes& attributes) {
+void Target::place(const JobId& job, const Attributes& attributes, Head head) {
+  const RuleEngine* const engine = gate_.engine(head);
   std::vector<JobId>& path = places_[job];
   path.clear();
-  for (const FieldSet level : options_.share_levels) path.push_back(node_name(level, attributes));
+  for (const FieldSet level : options_.share_levels) {
+    const bool has_rule = level == kRuleLevel && engine != nullptr;
+    const std::string_view rule =
+        has_rule ? engine->first_rule(attributes, head).name() : kNoShareValue;
+    path.push_back(node_name(level, attributes, rule));
+  }
   controller_->tree()->place(job, path);
 }
 

@@ -235,7 +235,7 @@ class Target {
   void observe(Instant now);
   void begin_period();
   std::optional<std::uint64_t> weight_of(const JobId& job) const;
-  void place(const JobId& job, const Attributes& attributes);
+  void place(const JobId& job, const Attributes& attributes, Head head);
   void follow_places();
   void count_client(const Request& request, Instant now);
   void forget_clients(const JobId& job);

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "weir/account/op_stats.h"
+#include "weir/classify/share_level.h"
 #include "weir/schedule/policy_kinds.h"
 
 namespace weir {
@@ -914,6 +915,22 @@ TEST(TargetTree, AJobThatMovesToAnotherProjectIsFollowed) {
   const std::uint64_t before = world.served("a") + world.served("c");
   world.run_for(milliseconds{100});
   EXPECT_NEAR(static_cast<double>(world.served("a") + world.served("c") - before), 1000, 20);
+}
+
+TEST(TargetTree, JobsOfARuleShareItsPart) {
+  Target::Options options = TreeWorld::options();
+  options.share_levels = {kRuleLevel};
+  TreeWorld world(options);
+  ASSERT_TRUE(world.target.set_node_weight("gold", 3, instant_at(0)));
+  ASSERT_TRUE(world.target.write_rule("start gold jobid={a*} rate=60000", instant_at(0)));
+  for (const char* job : {"a1", "a2", "b"}) world.send(job, 1, 7, 20'000);
+  world.run_for(seconds{1});
+  const std::uint64_t before[] = {world.served("a1"), world.served("b")};
+  world.run_for(seconds{1});
+  EXPECT_NEAR(static_cast<double>(world.served("a1") - before[0]), 3750, 38);
+  EXPECT_NEAR(static_cast<double>(world.served("b") - before[1]), 2500, 25);
+  EXPECT_EQ(path_text(world.controller().tree()->path_of(JobId("a2"))), "gold");
+  EXPECT_EQ(path_text(world.controller().tree()->path_of(JobId("b"))), "default");
 }
 
 TEST(TargetTree, AHundredThousandUsersOfOneProjectAreBounded) {

@@ -36,7 +36,7 @@
 namespace weir {
 
 inline constexpr std::string_view kTraceMagic = "weirtrc";
-inline constexpr std::uint8_t kTraceVersion = 5;
+inline constexpr std::uint8_t kTraceVersion = 6;
 inline constexpr std::size_t kTraceBlockHead = 12;
 inline constexpr std::size_t kTraceBlockBytes = 65536;  // size to which a block is filled
 inline constexpr std::size_t kTraceBlockMax = std::size_t{1} << 20;  // what a reader accepts
@@ -76,8 +76,9 @@ enum class TraceKind : std::uint8_t {
   kResume,    // request
   kCharge,    // attributes, bytes; flag: at the high head
   kWeight,    // node of the tree of shares: text, weight; flag: it succeeded
+  kNode,      // the rest of the state of an inner node with these accounts; path: count, texts
 };
-inline constexpr std::uint8_t kTraceKinds = 30;
+inline constexpr std::uint8_t kTraceKinds = 31;
 inline constexpr std::uint8_t kTraceOperations = 4;
 inline constexpr std::uint8_t kTraceKindMask = 0x1f;
 inline constexpr std::uint8_t kTraceTimeFollows = 0x20;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "weir/adapt/share_levels.h"
+#include "weir/classify/share_level.h"
 
 namespace weir {
 namespace {
@@ -47,6 +48,7 @@ const TraceRecord* TraceReader::next() {
       case TraceKind::kChoose:
       case TraceKind::kAttributes:
       case TraceKind::kAccount:
+      case TraceKind::kNode:
       case TraceKind::kSlice:
         break;  // only for this reader
       case TraceKind::kEnd:
@@ -273,8 +275,14 @@ bool TraceReader::read_command() {
     }
     case TraceKind::kAccount:
       return read_account();
+    case TraceKind::kNode:
+      return read_node();
     case TraceKind::kRestore:
-      return read_state();
+      if (!read_state(state_.allocator)) return false;
+      state_.tree.nodes = std::exchange(nodes_, {});
+      node_accounts_ = 0;
+      record_.state = &state_;
+      return true;
     case TraceKind::kSlice:
       return read_slice();
     case TraceKind::kSlices:
@@ -355,7 +363,9 @@ bool TraceReader::get_tokens(Tokens& tokens) {
 bool TraceReader::read_account() {
   Ledger::Account& one = accounts_.emplace_back();
   std::string_view job;
-  if (accounts_.size() > kEntriesMax || !get_text(job, JobId::kSizeMax)) return false;
+  if (accounts_.size() + node_accounts_ > kEntriesMax || !get_text(job, JobId::kSizeMax)) {
+    return false;
+  }
   one.job = JobId(job);
   return get_signed(one.record) && get_signed(one.remainder) && get_signed(one.fade_remainder) &&
          get_signed(one.lent_remainder) && get_signed(one.borrowed_remainder) &&
@@ -364,9 +374,9 @@ bool TraceReader::read_account() {
 }
 
 // Controller::restore() rejects invalid values.
-bool TraceReader::read_state() {
-  state_ = {};
-  Ledger::State& ledger = state_.allocator.ledger;
+bool TraceReader::read_state(Allocator::State& state) {
+  state = {};
+  Ledger::State& ledger = state.ledger;
   ledger.accounts = std::exchange(accounts_, {});
   bool is_there = false;
   std::uint64_t high = 0;
@@ -380,8 +390,22 @@ bool TraceReader::read_state() {
     return false;
   }
   ledger.fade_carry = static_cast<unsigned __int128>(high) << 64 | low;
-  record_.state = &state_;
-  return get(state_.allocator.carry) && get(state_.allocator.carry_of);
+  return get(state.carry) && get(state.carry_of);
+}
+
+bool TraceReader::read_node() {
+  TreeAllocator::State::Node node;
+  std::uint64_t values = 0;
+  if (nodes_.size() >= kEntriesMax || !get(values, kShareLevelsMax)) return false;
+  for (; values > 0; --values) {
+    std::string_view value;
+    if (!get_text(value, JobId::kSizeMax)) return false;
+    node.path.emplace_back(value);
+  }
+  node_accounts_ += accounts_.size();
+  if (!read_state(node.allocator)) return false;
+  nodes_.push_back(std::move(node));
+  return true;
 }
 
 bool TraceReader::read_slice() {
@@ -496,8 +520,8 @@ bool TraceReader::read_levels(std::vector<FieldSet>& levels) {
   for (; count > 0; --count) {
     std::string_view text;
     if (!get_text(text)) return false;
-    const auto level = FieldSet::read(text);
-    if (!level || level->size() != 1) return false;
+    const auto level = read_level(text);
+    if (!level || level->size() > 1) return false;
     levels.push_back(*level);
   }
   return true;

@@ -97,7 +97,8 @@ class TraceReader {
   bool read_attributes();
   bool read_fields(Attributes& one);
   bool read_account();
-  bool read_state();
+  bool read_state(Allocator::State& state);
+  bool read_node();
   bool read_slice();
   bool get_signed(std::int64_t& number);
   bool get_tokens(Tokens& tokens);
@@ -127,6 +128,8 @@ class TraceReader {
   std::vector<Attributes> attributes_;
   TraceTarget made_;
   std::vector<Ledger::Account> accounts_;  // for the next kRestore
+  std::vector<TreeAllocator::State::Node> nodes_;  // the same
+  std::size_t node_accounts_ = 0;                  // of all of them
   Controller::State state_;
   std::deque<std::string> slice_names_;  // referred to by slices_
   std::vector<ClassSlice> slices_;       // for the next kSlices

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "weir/base/assert.h"
+#include "weir/classify/share_level.h"
 
 namespace weir {
 namespace {
@@ -94,13 +95,17 @@ class TraceWriter::Channel final : public TargetRecorder {
     writer_.finish();
   }
   void restored(const Controller::State& state, bool is_done, Instant now) override {
-    for (const Ledger::Account& account : state.allocator.ledger.accounts) {
-      begin(TraceKind::kAccount, false, now);
-      writer_.put_account(account);
+    for (const TreeAllocator::State::Node& node : state.tree.nodes) {
+      write_accounts(node.allocator, now);
+      begin(TraceKind::kNode, false, now);
+      writer_.put(node.path.size());
+      for (const JobId& value : node.path) writer_.put_text(value.text());
+      writer_.put_state(node.allocator);
       writer_.finish();
     }
+    write_accounts(state.allocator, now);
     begin(TraceKind::kRestore, is_done, now);
-    writer_.put_state(state);
+    writer_.put_state(state.allocator);
     writer_.finish();
   }
   void slices_set(std::span<const ClassSlice> slices, Instant now) override {
@@ -156,6 +161,13 @@ class TraceWriter::Channel final : public TargetRecorder {
   void plain(TraceKind kind, Instant now) {
     begin(kind, false, now);
     writer_.finish();
+  }
+  void write_accounts(const Allocator::State& state, Instant now) {
+    for (const Ledger::Account& account : state.ledger.accounts) {
+      begin(TraceKind::kAccount, false, now);
+      writer_.put_account(account);
+      writer_.finish();
+    }
   }
   void describe(TraceKind kind, std::uint32_t attributes, Bytes bytes, Head head, Instant now) {
     begin(kind, head == Head::kHigh, now);
@@ -298,7 +310,7 @@ void TraceWriter::put_options(const Target::Options& options) {
   put_byte(options.nodes_by_clients ? 1 : 0);
   put(options.jobs_max);
   put(options.share_levels.size());
-  for (const FieldSet level : options.share_levels) put_text(level.print_type());
+  for (const FieldSet level : options.share_levels) put_text(print_level(level));
 }
 
 void TraceWriter::put_account(const Ledger::Account& account) {
@@ -314,16 +326,16 @@ void TraceWriter::put_account(const Ledger::Account& account) {
   }
 }
 
-void TraceWriter::put_state(const Controller::State& state) {
-  const Ledger::State& ledger = state.allocator.ledger;
+void TraceWriter::put_state(const Allocator::State& state) {
+  const Ledger::State& ledger = state.ledger;
   put(ledger.period);
   put_optional(ledger.half_life, [](Nanoseconds time) { return ns_of(time); });
   put(ns_of(ledger.fade_period));
   put_fixed(static_cast<std::uint64_t>(ledger.fade_carry >> 64));
   put_fixed(static_cast<std::uint64_t>(ledger.fade_carry));
   put(ledger.written_off);
-  put(state.allocator.carry);
-  put(state.allocator.carry_of);
+  put(state.carry);
+  put(state.carry_of);
 }
 
 std::uint32_t TraceWriter::place_of(const Attributes& attributes) {

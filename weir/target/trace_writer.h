@@ -67,7 +67,7 @@ class TraceWriter {
   void put_attributes(const Attributes& attributes);
   void put_fields(const Attributes& attributes);
   void put_account(const Ledger::Account& account);
-  void put_state(const Controller::State& state);
+  void put_state(const Allocator::State& state);
   std::uint32_t place_of(const Attributes& attributes);
 
   Sink sink_;

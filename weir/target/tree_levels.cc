@@ -3,6 +3,7 @@
 
 #include "weir/adapt/share_levels.h"
 #include "weir/base/quote.h"
+#include "weir/classify/share_level.h"
 
 namespace weir {
 namespace {
@@ -27,7 +28,7 @@ FieldSet field_of(const ShareLevel& level) {
     case ShareField::kRule:
       break;
   }
-  return {};
+  return kRuleLevel;
 }
 
 }  // namespace
@@ -43,23 +44,19 @@ Result<std::vector<FieldSet>> parse_tree_levels(std::string_view text) {
   }
   std::vector<FieldSet> above;
   for (std::size_t i = 0; i + 1 < levels->size(); ++i) {
-    const FieldSet field = field_of((*levels)[i]);
-    if (field.empty()) {
-      return refuse("has the level rule, which shares of a server do not support",
-                    "use weight= and reserve= of the rules instead");
-    }
-    above.push_back(field);
+    above.push_back(field_of((*levels)[i]));
   }
   return above;
 }
 
 std::string print_tree_levels(const std::vector<FieldSet>& levels) {
   std::string text;
-  for (const FieldSet level : levels) text += level.print_type() + ",";
+  for (const FieldSet level : levels) text += print_level(level) + ",";
   return text + "jobid";
 }
 
 std::string_view level_word(FieldSet level) {
+  if (level == kRuleLevel) return "rule";
   switch (level.first()) {
     case Field::kUid:
       return "uid";

@@ -18,7 +18,7 @@
 namespace weir {
 
 // EINVAL: an unknown field or one that is given twice, too many levels, or the last one is not the
-// job. Levels by rule are refused too: a Target has none.
+// job, or another one is.
 Result<std::vector<FieldSet>> parse_tree_levels(std::string_view text);
 // All levels, with the job.
 std::string print_tree_levels(const std::vector<FieldSet>& levels);

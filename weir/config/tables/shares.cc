@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <map>
+#include <string>
 
 #include <fmt/format.h>
 
@@ -24,6 +26,11 @@ using Bounds = ServeConfigBounds;
 std::string share_value(FieldSet level, std::string_view value,
                         const std::vector<serve::NodemapOptions>& nodemaps, std::string& wrong) {
   if (value == kNoShareValue) return std::string(value);
+  if (level == kRuleLevel) {
+    if (value.size() <= kRuleNameMax && check_rule_name(value)) return std::string(value);
+    wrong = fmt::format("{} is not a name of a rule", quote(value));
+    return {};
+  }
   const Field field = level.first();
   if (field == Field::kNodemap) {
     if (value == "default") return "0";
@@ -41,61 +48,93 @@ std::string share_value(FieldSet level, std::string_view value,
   return wrong.empty() ? std::string(value) : std::string();
 }
 
-// The path of a node above the jobs, as requests have it; empty after an error.
-std::string share_path(const TomlTable& table, const TomlKey& key, std::string_view what,
-                       const ServeOptions& options, const serve::SharesOptions& shares) {
-  const auto refuse = [&](const std::string& why, std::string_view hint = {}) {
-    table.mistakes().add(
-        key.at, fmt::format("{}: {} of {} {}", table.name(), what, quote(key.name), why), hint);
-    return std::string();
-  };
-  const std::vector<JobId> values = path_values(key.name);
-  if (values.size() > shares.levels.size()) {
-    return refuse(
-        fmt::format("has a path of {} values; the tree has {} level{} above the jobs",
-                    values.size(), shares.levels.size(), shares.levels.size() == 1 ? "" : "s"),
-        "the weight of a job is weight= of its rule, or its nodes");
+// The nodes that a table of [[shares]] lists, by values or names.
+class ShareNodes {
+ public:
+  ShareNodes(const TomlTable& table, const ServeOptions& options, serve::SharesOptions& shares)
+      : table_(table), options_(options), shares_(shares) {}
+
+  // Calls read(member, path, refuse) for each node of a key.
+  template <class Read>
+  void each(std::string_view key, std::string_view what, std::string_view form, Read read) const {
+    const auto value = table_.get(key);
+    if (!value) return;
+    if (!value->is_table()) {
+      table_.refuse(key, fmt::format("must be a table such as {}", form));
+      return;
+    }
+    const std::vector<TomlMember> members = value->members();
+    if (members.size() > Bounds::kWeightsMax) {
+      table_.refuse(key, fmt::format("has more than {} nodes", Bounds::kWeightsMax));
+      return;
+    }
+    for (const TomlMember& member : members) {
+      const auto refuse = [&](std::string_view why, std::string_view hint = {}) {
+        table_.mistakes().add(
+            member.key.at,
+            fmt::format("{}: {} of {} {}", table_.name(), what, quote(member.key.name), why), hint);
+      };
+      const std::string path = path_of(member.key.name, refuse);
+      if (!path.empty()) read(member, path, refuse);
+    }
   }
-  std::string path, wrong;
-  for (std::size_t i = 0; i < values.size() && wrong.empty(); ++i) {
-    path += (i == 0 ? "" : "/") +
-            share_value(shares.levels[i], values[i].text(), options.nodemaps, wrong);
+  // False if another child of its parent has the name.
+  bool add_name(const std::string& path, const std::string& name) {
+    const std::size_t value = path.rfind('/') + 1;
+    return values_.emplace(path.substr(0, value) + name, path.substr(value)).second &&
+           shares_.names.emplace(path, name).second;
   }
-  return wrong.empty() ? path : refuse("cannot be set: " + wrong);
+
+ private:
+  // The path of a node above the jobs, as requests have it; empty after an error.
+  template <class Refuse>
+  std::string path_of(const std::string& text, Refuse refuse) const {
+    const std::vector<JobId> values = path_values(text);
+    if (values.size() > shares_.levels.size()) {
+      refuse(
+          fmt::format("has a path of {} values; the tree has {} level{} above the jobs",
+                      values.size(), shares_.levels.size(), shares_.levels.size() == 1 ? "" : "s"),
+          "the weight of a job is weight= of its rule, or its nodes");
+      return {};
+    }
+    std::string path, wrong;
+    for (std::size_t i = 0; i < values.size() && wrong.empty(); ++i) {
+      path += i == 0 ? "" : "/";
+      const auto named = values_.find(path + std::string(values[i].text()));
+      path += named != values_.end()
+                  ? named->second
+                  : share_value(shares_.levels[i], values[i].text(), options_.nodemaps, wrong);
+    }
+    if (wrong.empty()) return path;
+    refuse("cannot be set: " + wrong);
+    return {};
+  }
+
+  const TomlTable& table_;
+  const ServeOptions& options_;
+  serve::SharesOptions& shares_;
+  std::map<std::string, std::string> values_;  // by the path above, and the name
+};
+
+// A name must not be taken for a value.
+void read_names(ShareNodes& nodes) {
+  nodes.each("names", "the name", "{ '1001' = 'bio', '1001/5' = 'alice' }",
+             [&](const TomlMember& member, const std::string& path, const auto& refuse) {
+               const auto* name = member.value.template as<std::string>();
+               if (name == nullptr || name->empty() || name->size() > JobId::kSizeMax ||
+                   name->find('/') != std::string::npos || read_decimal(*name)) {
+                 refuse("is not valid",
+                        fmt::format("expected 1 to {} bytes without /, and not a number",
+                                    JobId::kSizeMax));
+               } else if (!nodes.add_name(path, *name)) {
+                 refuse("is given twice", "give each node below the same parent a name of its own");
+               }
+             });
 }
 
-// Calls read(member, path) for each node of a table of nodes.
-template <class Read>
-void each_node(const TomlTable& table, std::string_view key, std::string_view what,
-               std::string_view form, const ServeOptions& options,
-               const serve::SharesOptions& shares, Read read) {
-  const auto value = table.get(key);
-  if (!value) return;
-  if (!value->is_table()) {
-    table.refuse(key, fmt::format("must be a table such as {}", form));
-    return;
-  }
-  const std::vector<TomlMember> members = value->members();
-  if (members.size() > Bounds::kWeightsMax) {
-    table.refuse(key, fmt::format("has more than {} nodes", Bounds::kWeightsMax));
-    return;
-  }
-  for (const TomlMember& member : members) {
-    const std::string path = share_path(table, member.key, what, options, shares);
-    if (path.empty()) continue;
-    const auto refuse = [&](std::string_view why, std::string_view hint = {}) {
-      table.mistakes().add(
-          member.key.at,
-          fmt::format("{}: {} of {} {}", table.name(), what, quote(member.key.name), why), hint);
-    };
-    read(member, path, refuse);
-  }
-}
-
-void read_weights(const TomlTable& table, const ServeOptions& options,
-                  serve::SharesOptions& shares) {
-  each_node(
-      table, "weights", "the weight", "{ '1001' = 2, '1001/5' = 3 }", options, shares,
+void read_weights(const ShareNodes& nodes, serve::SharesOptions& shares) {
+  nodes.each(
+      "weights", "the weight", "{ '1001' = 2, '1001/5' = 3 }",
       [&](const TomlMember& member, const std::string& path, const auto& refuse) {
         const auto* weight = member.value.template as<std::int64_t>();
         if (weight == nullptr || *weight < 1 ||
@@ -107,19 +146,17 @@ void read_weights(const TomlTable& table, const ServeOptions& options,
       });
 }
 
-void read_accounts(const TomlTable& table, const ServeOptions& options,
-                   serve::SharesOptions& shares) {
-  each_node(table, "accounts", "the account", "{ '1001' = 'physics', '1001/5' = 'physics/alice' }",
-            options, shares,
-            [&](const TomlMember& member, const std::string& path, const auto& refuse) {
-              const auto* account = member.value.template as<std::string>();
-              if (account == nullptr || account->empty() || account->size() > Bounds::kNameMax ||
-                  std::count(account->begin(), account->end(), '/') > 1) {
-                refuse("is not valid", "expected ACCOUNT, or ACCOUNT/USER");
-              } else if (!shares.accounts.emplace(path, *account).second) {
-                refuse("is given twice", "give each node once");
-              }
-            });
+void read_accounts(const ShareNodes& nodes, serve::SharesOptions& shares) {
+  nodes.each("accounts", "the account", "{ '1001' = 'physics', '1001/5' = 'physics/alice' }",
+             [&](const TomlMember& member, const std::string& path, const auto& refuse) {
+               const auto* account = member.value.template as<std::string>();
+               if (account == nullptr || account->empty() || account->size() > Bounds::kNameMax ||
+                   std::count(account->begin(), account->end(), '/') > 1) {
+                 refuse("is not valid", "expected ACCOUNT, or ACCOUNT/USER");
+               } else if (!shares.accounts.emplace(path, *account).second) {
+                 refuse("is given twice", "give each node once");
+               }
+             });
 }
 
 }  // namespace
@@ -154,8 +191,10 @@ void read_shares(const TomlTable& table, ServeOptions& options) {
     table.refuse("tree", "has no effect with adaptive = \"off\"",
                  "set adaptive = \"on\" for the service, or remove the tree");
   }
-  read_weights(table, options, service->shares);
-  read_accounts(table, options, service->shares);
+  ShareNodes nodes(table, options, service->shares);
+  read_names(nodes);
+  read_weights(nodes, service->shares);
+  read_accounts(nodes, service->shares);
 }
 
 }  // namespace weir::config

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "weir/classify/share_level.h"
 #include "weir/config/serve_config_for_tests.h"
 
 namespace weir::config {
@@ -21,10 +22,16 @@ TEST(ServeConfig, ReadsTheTreeOfSharesOfAService) {
             (std::map<std::string, std::uint64_t>{{"(none)", 5}, {"1001", 2}, {"1001/1", 3}}));
   EXPECT_EQ(shares.accounts,
             (std::map<std::string, std::string>{{"1002", "physics"}, {"1002/1", "physics/alice"}}));
+  EXPECT_EQ(shares.names, (std::map<std::string, std::string>{
+                              {"1001", "bio"}, {"1001/1", "guests"}, {"1002", "chem"}}));
   EXPECT_EQ(options.slurm.sshare, "/opt/sshare");
   const ServeOptions plain = parsed("[shares]\ntree = ['uid', 'jobid']\n");
   ASSERT_EQ(plain.services.size(), 1U) << "the default service";
   EXPECT_EQ(plain.services[0].shares.levels, (std::vector<FieldSet>{{Field::kUid}}));
+  const ServeOptions rules =
+      parsed("[shares]\ntree = ['rule', 'jobid']\nweights = { 'gold' = 2 }\n");
+  EXPECT_EQ(rules.services[0].shares.levels, std::vector<FieldSet>{kRuleLevel});
+  EXPECT_EQ(rules.services[0].shares.weights, (std::map<std::string, std::uint64_t>{{"gold", 2}}));
   EXPECT_TRUE(parsed("[shares]\ntree = ['jobid']\n").services[0].shares.levels.empty())
       << "one level is no tree";
 }
@@ -44,9 +51,9 @@ TEST(ServeConfig, RefusesTreesOfSharesThatCannotBe) {
   EXPECT_EQ(refused_tree("tree = ['uid']\n"),
             "f:2:8: shares: tree: tree 'uid': does not end with the jobs; write jobid as the last "
             "level");
-  EXPECT_EQ(refused_tree("tree = ['rule', 'jobid']\n"),
-            "f:2:8: shares: tree: tree 'rule,jobid': has the level rule, which shares of a server "
-            "do not support; use weight= and reserve= of the rules instead");
+  EXPECT_EQ(refused_tree("tree = ['rule', 'jobid']\nweights = { 'no rule' = 2 }\n"),
+            "f:3:13: shares: the weight of 'no rule' cannot be set: 'no rule' is not a name of a "
+            "rule");
   EXPECT_EQ(refused_tree("weights = { '1' = 2 }\n"),
             "f:1:1: shares: tree is missing; such as ['projid', 'uid', 'jobid']");
   EXPECT_EQ(refused_tree("service = 'other'\ntree = ['uid', 'jobid']\n"),
@@ -70,6 +77,20 @@ TEST(ServeConfig, RefusesTreesOfSharesThatCannotBe) {
             "f:3:11: shares: weights must be a table such as { '1001' = 2, '1001/5' = 3 }");
   EXPECT_EQ(refused_tree("tree = ['uid', 'jobid']\naccounts = { '7' = 'a/b/c' }\n"),
             "f:3:14: shares: the account of '7' is not valid; expected ACCOUNT, or ACCOUNT/USER");
+  const auto refused_name = [&](const std::string& names) {
+    return refused_tree("tree = ['projid', 'jobid']\nnames = " + names + "\n");
+  };
+  for (const char* name : {"''", "'a/b'", "'7'", "7", "'a name that is longer than 31 bytes'"}) {
+    EXPECT_EQ(refused_name("{ '1' = " + std::string(name) + " }"),
+              "f:3:11: shares: the name of '1' is not valid; expected 1 to 31 bytes without /, and "
+              "not a number");
+  }
+  EXPECT_EQ(refused_name("{ '1' = 'bio', '2' = 'bio' }"),
+            "f:3:24: shares: the name of '2' is given twice; give each node below the same parent "
+            "a name of its own");
+  EXPECT_EQ(refused_name("{ '1' = 'bio', 'bio' = 'x' }"),
+            "f:3:24: shares: the name of 'bio' is given twice; give each node below the same "
+            "parent a name of its own");
   EXPECT_EQ(mistakes_of("[[shares]]\ntree = ['uid', 'jobid']\n[[shares]]\ntree = ['gid', "
                         "'jobid']\n")
                 .front(),

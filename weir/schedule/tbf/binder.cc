@@ -109,7 +109,8 @@ void Binder::bind(Queue& queue, Instant now) {
     classes_.release(*std::exchange(had, nullptr));
   }
   std::unique_ptr<Extra> had_extra = std::move(queue.extra);
-  queue.limits = &use_class(*rules_.match(attributes, queue.head, 0), queue, attributes, now);
+  const Rule& first = *rules_.match(attributes, queue.head, 0);
+  queue.limits = &use_class(first, queue, attributes, now);
   count_in_class(queue);
   if (shares_out_ || groups_.exist()) queue.extra = std::make_unique<Extra>();
   if (shares_out_) {
@@ -117,7 +118,7 @@ void Binder::bind(Queue& queue, Instant now) {
     ++queue.extra->share->queues;
     if (TreeQueues* const tree = shares_.tree()) {
       queue.extra->leaf = queue.extra->share->leaf;
-      queue.extra->above = &tree->hold(attributes);
+      queue.extra->above = &tree->hold(attributes, first);
     }
   }
   if (groups_.exist()) {

@@ -11,9 +11,11 @@ namespace weir::tbf {
 TreeQueues::TreeQueues(const Sharing& sharing, std::uint64_t unit, std::uint64_t ahead_max)
     : levels_(sharing.levels), tree_(sharing.levels.size(), unit, ahead_max, sharing.lending) {}
 
-ShareNode& TreeQueues::hold(const Attributes& attributes) {
+ShareNode& TreeQueues::hold(const Attributes& attributes, const Rule& rule) {
   ShareNode* node = &tree_.root();
-  for (const FieldSet level : levels_) node = &tree_.inner(*node, node_name(level, attributes));
+  for (const FieldSet level : levels_) {
+    node = &tree_.inner(*node, node_name(level, attributes, rule.name()));
+  }
   tree_.hold(*node);
   return *node;
 }

@@ -3,7 +3,7 @@
 // The queues of a Tbf in a tree of shares (share_tree.h): the leaf of a job offers the queues that
 // are within their limits, in order of arrival for each rank.
 //
-//   queue.extra->above = &queues.hold(attributes);   bound: the node above its job
+//   queue.extra->above = &queues.hold(attributes, rule);   bound: the node above its job
 //   queues.become_busy(queue, now);                  its job moves there, if it was elsewhere
 //   queues.enter(queue, now); leave(queue, now);     its limits can pay, or it leaves its place
 //   Queue* queue = queues.first(rank);
@@ -25,6 +25,7 @@
 #include "weir/base/heap.h"
 #include "weir/base/time.h"
 #include "weir/classify/attributes.h"
+#include "weir/classify/rule.h"
 #include "weir/schedule/rule_engine.h"
 #include "weir/schedule/tbf/share_tree.h"
 #include "weir/schedule/tbf/types.h"
@@ -38,8 +39,9 @@ class TreeQueues {
   ShareTree& tree() { return tree_; }
   const ShareTree& tree() const { return tree_; }
 
-  // The node above the job of requests with these attributes; it stays until release().
-  ShareNode& hold(const Attributes& attributes);
+  // The node above the job of requests with these attributes, to which this rule of layer 0
+  // applies; it stays until release().
+  ShareNode& hold(const Attributes& attributes, const Rule& rule);
   void release(ShareNode& above) { tree_.release(above); }
   // The node of a path of values below the root, or nullptr.
   ShareNode* find(std::span<const JobId> path);
@@ -50,6 +52,10 @@ class TreeQueues {
     return queue.is_later() ? Rank::kLater : Rank::kRegular;
   }
   void become_busy(Queue& queue, Instant now);
+  // After a queue with requests was bound: its job moves, if it belongs elsewhere.
+  void follow(Queue& queue, Instant now) {
+    tree_.move(*queue.extra->leaf, *queue.extra->above, now);
+  }
   static void become_idle(Queue& queue, Instant now) {
     ShareTree::become_idle(*queue.extra->leaf, now);
   }
