@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the parts of the RuleController share: units, and the bounds within which it believes what a
-// server reports. For weir/adapt/rule_controller*.cc only.
+// What the parts of the RuleController share; for rule_controller*.cc only:
+//
+//   rule_controller.cc           a round: accounts, shares, changes; the published algorithm
+//   rule_controller_measure.cc   what a round's counters say
+//   rule_controller_looks.cc     what the queue shows between two rounds
+//   rule_controller_rates.cc     which jobs are held, and at which rate
+//
+// Counters of a server are believed within the bounds below, so that no sum overflows. Pure.
 #pragma once
 
 #include <algorithm>
