@@ -174,8 +174,14 @@ void SlotSearch::note_base(std::uint64_t latency_ns, Instant now) {
   const std::uint64_t recent = recent_.value();
   if (base_mean_.batches >= needed) {
     const std::uint64_t off = relative(recent, base_mean_.value());
-    if (off > kChangedMin && off * off * recent_.batches > kChanged * (variance_ + 1)) {
-      return start_over(now);
+    const bool is_other =
+        off > kChangedMin && off * off * recent_.batches > kChanged * (variance_ + 1);
+    if (is_other && is_doubted_) return start_over(now);
+    // Once may be a stall, which says nothing about the number of slots.
+    is_doubted_ = is_other;
+    if (is_other) {
+      recent_ = {};
+      return warm_up(typical_ns_, now);
     }
   }
   (void)note_point(base_, recent_, now);
@@ -221,7 +227,12 @@ void SlotSearch::begin_probe(Instant now) {
 
 void SlotSearch::end_probe(Instant now) {
   phase_ = Phase::kBase;
-  if (!note_point(slots_, probe_mean_, now)) is_settled_ = false;
+  const Noted noted = note_point(slots_, probe_mean_, now);
+  if (noted == Noted::kDoubtful) {  // once may be a stall: the same again
+    next_probe_ = now;
+    return set_slots(base_, now);
+  }
+  if (noted == Noted::kChanged) is_settled_ = false;
   const std::uint32_t tried = slots_;
   const std::uint32_t wish = std::clamp(wanted(now), lower(), upper());
   // A smaller difference is below the precision of a measurement, and too few slots are worse.
@@ -279,6 +290,7 @@ void SlotSearch::start_over(Instant now) {
   spread_count_ = 0;
   unmoved_ = 0;
   far_off_ = 0;
+  is_doubted_ = false;
   is_settled_ = false;
   next_probe_ = now;
 }
@@ -297,8 +309,8 @@ void SlotSearch::warm_up(std::uint64_t latency_ns, Instant now) {
 
 // ---- points ----
 
-// False: the device has changed, since the number was tried before with another result.
-bool SlotSearch::note_point(std::uint32_t slots, const Mean& mean, Instant now) {
+// The device has changed, if the number was tried before with another result, and that comes twice.
+SlotSearch::Noted SlotSearch::note_point(std::uint32_t slots, const Mean& mean, Instant now) {
   const std::uint64_t rate = rate_of(slots, mean.value());
   Point* oldest = points_.data();
   for (Point& point : points_) {
@@ -307,19 +319,24 @@ bool SlotSearch::note_point(std::uint32_t slots, const Mean& mean, Instant now) 
       const std::uint64_t off = relative(rate, point.rate);
       const bool is_same =
           off <= kChangedMin || off * off * mean.batches <= kChanged * (variance_ + 1);
+      if (!is_same && !point.is_doubted) {
+        point.is_doubted = true;
+        return Noted::kDoubtful;
+      }
+      point.is_doubted = false;
       if (!is_same) point.weight = 0;
       const Wide sum = Wide{point.rate} * point.weight + Wide{rate} * mean.batches;
       point.weight += mean.batches;
       point.rate = static_cast<std::uint64_t>(sum / point.weight);
       point.weight = std::min(point.weight, kWeightMax);
       point.at = now;
-      return is_same;
+      return is_same ? Noted::kAsBefore : Noted::kChanged;
     }
     if (point.slots == 0 || (oldest->slots != 0 && point.at < oldest->at)) oldest = &point;
     if (oldest->slots == 0) break;
   }
   *oldest = {slots, mean.batches, rate, now};
-  return true;
+  return Noted::kAsBefore;
 }
 
 // The smallest number of slots that reaches the target fraction of the best rate.

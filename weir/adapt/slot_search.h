@@ -102,7 +102,9 @@ class SlotSearch {
     std::uint32_t weight = 0;  // batches
     std::uint64_t rate = 0;    // see rate_of()
     Instant at;
+    bool is_doubted = false;  // the last result was another one
   };
+  enum class Noted : std::uint8_t { kAsBefore, kDoubtful, kChanged };
 
   void close_batch(std::uint64_t latency_ns, Instant now);
   void note_base(std::uint64_t latency_ns, Instant now);
@@ -118,7 +120,7 @@ class SlotSearch {
   void start_over(Instant now);
   void set_slots(std::uint32_t slots, Instant now);
   void warm_up(std::uint64_t latency_ns, Instant now);
-  bool note_point(std::uint32_t slots, const Mean& mean, Instant now);
+  Noted note_point(std::uint32_t slots, const Mean& mean, Instant now);
   std::uint32_t wanted(Instant now);
   std::uint32_t upper() const;
   std::uint32_t lower() const;
@@ -134,6 +136,7 @@ class SlotSearch {
   bool goes_up_ = true;        // direction of the next probe
   std::uint32_t unmoved_ = 0;  // probes in a row without a move
   std::uint32_t far_off_ = 0;  // batches in a row unlike the mean
+  bool is_doubted_ = false;    // the last comparison with the mean showed a change
   std::uint32_t bound_;        // by the latency target
   std::uint64_t changes_ = 0;
   Instant warm_until_;  // requests before it do not count
