@@ -62,13 +62,7 @@ bool Connection::flush_to_client() {
   ByteQueue& out = *session_->to_client();
   if (send_.is_pending || out.empty()) return false;
   const bool has_sent = send_queue(socket_.get(), out) > 0;
-  if (out.empty()) return has_sent;
-  Outgoing& outgoing = context_.next_outgoing();
-  outgoing.message = {};
-  outgoing.message.msg_iov = outgoing.parts.data();
-  outgoing.message.msg_iovlen = out.parts(outgoing.parts);
-  send_.is_pending = true;
-  context_.io->send(socket_.get(), outgoing.message, send_);
+  send_.is_pending = send_rest(context_, socket_.get(), out, send_);
   return has_sent;
 }
 

@@ -8,6 +8,8 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include "weir/serve/loop_context.h"
+
 namespace weir::serve {
 namespace {
 
@@ -41,6 +43,17 @@ std::size_t send_queue(int socket, ByteQueue& queue) {
   const std::size_t sent = send_parts(socket, std::span(parts).first(queue.parts(parts)));
   queue.drop(sent);
   return sent;
+}
+
+bool send_rest(LoopContext& context, int socket, const ByteQueue& queue,
+               host::Operation& operation) {
+  if (queue.empty()) return false;
+  Outgoing& outgoing = context.next_outgoing();
+  outgoing.message = {};
+  outgoing.message.msg_iov = outgoing.parts.data();
+  outgoing.message.msg_iovlen = queue.parts(outgoing.parts);
+  context.io->send(socket, outgoing.message, operation);
+  return true;
 }
 
 LargeReceive receive_large(int socket, std::vector<std::byte>& room, std::size_t bytes) {

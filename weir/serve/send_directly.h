@@ -16,9 +16,12 @@
 #include <span>
 #include <vector>
 
+#include "weir/host/io_loop.h"
 #include "weir/serve/byte_queue.h"
 
 namespace weir::serve {
+
+struct LoopContext;
 
 // Pieces below this size are not worth a system call of their own.
 inline constexpr std::size_t kSendDirectlyMin = std::size_t{8} << 10;
@@ -34,6 +37,10 @@ std::size_t send_directly(int socket, ByteQueue& queue, std::span<const std::byt
 // bytes; errors are left to the next send of the queue. REQUIRES: the kernel does not use the
 // queue.
 std::size_t send_queue(int socket, ByteQueue& queue);
+
+// Leaves the queue to the kernel, which completes `operation`. False: it is empty.
+bool send_rest(LoopContext& context, int socket, const ByteQueue& queue,
+               host::Operation& operation);
 
 // What has arrived of at most `bytes`, in `room`, which grows to kLargePiece when it is first used.
 struct LargeReceive {

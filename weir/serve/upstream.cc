@@ -186,13 +186,7 @@ void Upstream::polled(int result) {
 bool Upstream::flush() {
   if (state_ != State::kOpen || send_.is_pending || out_.empty()) return false;
   const bool has_sent = send_queue(socket_.get(), out_) > 0;
-  if (out_.empty()) return has_sent;
-  Outgoing& outgoing = context_.next_outgoing();
-  outgoing.message = {};
-  outgoing.message.msg_iov = outgoing.parts.data();
-  outgoing.message.msg_iovlen = out_.parts(outgoing.parts);
-  send_.is_pending = true;
-  context_.io->send(socket_.get(), outgoing.message, send_);
+  send_.is_pending = send_rest(context_, socket_.get(), out_, send_);
   return has_sent;
 }
 
