@@ -17,7 +17,7 @@ ROOT = pathlib.Path(os.environ.get("WEIR_SOURCE_DIR", pathlib.Path(__file__).par
 WEIR = os.environ.get("WEIR_RELEASE_BIN", str(ROOT / "build/release/apps/weir/weir"))
 SEEDS = range(1, 6)
 # Of each job's p99 under the published algorithm, mean over the seeds. Wanted is 0.6; reached are
-# 0.60 to 0.62, and so does a driver that knows of every request when it arrives
+# 0.63 to 0.65. A driver that knows of every request when it arrives reaches 0.60 to 0.62
 # (docs/design/lustre.md).
 WAIT_OF_ADAPTBF = 0.65
 

@@ -601,8 +601,8 @@ void SnapshotTaker::add_sought_jobs(const Target& target, const serve::Service* 
                                     ServiceSnapshot& shot) const {
   std::vector<JobId> jobs = query_->jobs();
   for (const JobId& job : jobs) add_nodes_above(target, service, job, shot);
-  for (JobId& job : largest_records(target.controller(), kRecordsMax))
-    jobs.push_back(std::move(job));
+  const std::vector<JobId> records = largest_records(target.controller(), kRecordsMax);
+  jobs.insert(jobs.end(), records.begin(), records.end());
   std::sort(jobs.begin(), jobs.end());
   jobs.erase(std::unique(jobs.begin(), jobs.end()), jobs.end());
   for (const JobId& job : jobs) {

@@ -521,7 +521,10 @@ void JobLimits::set_caps(Instant now) {
       continue;
     }
     const Change change = change_of(job, is, next, now);
-    if (change == Change::kNow) set_cap(id, job, *std::move(wanted), now);
+    if (change == Change::kNow) {
+      set_cap(id, job, *std::move(wanted), now);
+      continue;
+    }
     if (change != Change::kWhenDue) continue;
     const std::uint64_t off = (is > next ? is - next : next - is) * kOne / is;
     if (!most || off > most->off) most = Wish{id, *std::move(wanted), off};
