@@ -105,9 +105,9 @@ class StepRing {
   static constexpr std::size_t kMemoryMax = kPieces * kPieceBytes;
 
   std::size_t memory() const {
-    return kPieceBytes * static_cast<std::size_t>(
-                             std::count_if(pieces_.begin(), pieces_.end(),
-                                           [](const auto& piece) { return piece != nullptr; }));
+    return kPieceBytes *
+           static_cast<std::size_t>(std::count_if(
+               pieces_.begin(), pieces_.end(), [](const auto& piece) { return piece != nullptr; }));
   }
 };
 

@@ -127,7 +127,7 @@ class TraceReader {
   bool has_head_ = false;
   std::vector<Attributes> attributes_;
   TraceTarget made_;
-  std::vector<Ledger::Account> accounts_;  // for the next kRestore
+  std::vector<Ledger::Account> accounts_;          // for the next kRestore
   std::vector<TreeAllocator::State::Node> nodes_;  // the same
   std::size_t node_accounts_ = 0;                  // of all of them
   Controller::State state_;
