@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include <absl/container/btree_map.h>
 #include <fmt/format.h>
 
 #include "weir/adapt/share_rates.h"
