@@ -28,7 +28,7 @@ CONNECTION = 64 * KIB     # bytes of a connection in addition to payload
 CLASSES = 1024            # --classes
 CLASS = 4 * KIB           # of a class and its job
 JOBS = 8192               # jobs whose counters are kept after they have ended
-JOB = 512                 # bytes of such counters
+JOB = 328                 # bytes of such counters, with their place in the index
 RULES = 100
 LOCKS = 20
 WARM = 3                  # cycles until classes and jobs have reached their bounds
@@ -40,7 +40,7 @@ GROWTH = 3 * MIB
 KEPT = 64 * MIB           # buffers that the server keeps, at most
 PAYLOADS = tuple(4 * KIB << power for power in range(7))
 BOUND = ("resident memory stays within --memory, 64 KiB for a connection, 4 KiB for a class and "
-         "512 bytes for a job that has ended")
+         "328 bytes for a job that has ended")
 GROWS = "memory does not grow with time"
 BACK = "memory is given back when connections, classes, jobs and locks have gone"
 
